@@ -22,6 +22,7 @@ func TestFirstPolicy(t *testing.T) {
 		{"from the first start to a policy in force", (*journey).firstPolicy},
 		{"a key is banned, the ban is lifted, and the policy is rolled back", (*journey).banAndRollBack},
 		{"who is refused most is shown, reset, and gets another limit or none", (*journey).who},
+		{"the form is short, on a desk and on a phone", (*journey).shortForm},
 		{"the preview stays in sight, and hides no field", (*journey).previewInSight},
 		{"mistakes are beside the fields and summed up above", (*journey).mistakesOfTheForm},
 		{"a policy from a template without JavaScript", (*journey).templateWithoutScripts},
@@ -55,7 +56,7 @@ func (j *journey) firstPolicy() {
 	b.press("Log-in")
 	b.reads("5 POST requests within any minute to /login for each address; others are counted and pass (shadow)")
 
-	j.fleet.follow("a policy from a template", func() { b.press("Create the policy") })
+	j.fleet.follow("a policy from a template", func() { b.press("Create in shadow") })
 	b.reads("In shadow: nothing is refused yet", "It has seen no request yet.")
 	j.logsIn(12, 12)
 
@@ -142,21 +143,48 @@ func (j *journey) logsIn(n, pass int) {
 	}
 }
 
+// The form of a log-in is at most this high, on a desk and on a phone.
+const mostOnDesk, mostOnPhone = 1400, 2200
+
+// shortForm measures the form of a new log-in and that of the saved one, in light and dark.
+func (j *journey) shortForm() {
+	b := j.tab
+	for _, path := range []string{"/new?template=login&app=shop", "/policies/login/edit"} {
+		for _, size := range [][2]int{{width, mostOnDesk}, {phoneWidth, mostOnPhone}} {
+			for _, scheme := range []string{"dark", "light"} {
+				b.prefer(scheme)
+				b.resize(int64(size[0]), phoneHeight)
+				b.navigate(j.url(path))
+
+				high, wide := eval[int](b, bodyHigh), eval[int](b, `document.documentElement.scrollWidth`)
+				if high > size[1] || wide > size[0] {
+					j.t.Errorf("%s is %d pixels high, want %d at most, and %d wide of %d", path, high, size[1], wide, size[0])
+				}
+				if n := eval[int](b, `document.querySelectorAll("main form details[open]:not(#preview *)").length`); n != 0 {
+					j.t.Errorf("%s has %d parts that are open", path, n)
+				}
+				b.quiet()
+				j.t.Logf("%s is %d pixels high, %d wide, %s", path, high, size[0], scheme)
+			}
+		}
+	}
+	b.resize(width, height)
+}
+
 // sight is a function that says what is wrong with where the focused element and the preview are,
 // or "".
 const sight = `(() => {
 	const at = (e) => { const r = e.getBoundingClientRect(); return { left: r.left, top: r.top, right: r.right, bottom: r.bottom }; };
-	const field = document.activeElement, preview = document.getElementById("preview"), save = document.querySelector(".save");
+	const field = document.activeElement, preview = document.getElementById("preview");
 	const whole = (e) => { const r = at(e); return r.top >= -1 && r.left >= -1 && r.right <= innerWidth + 1 && r.bottom <= innerHeight + 1 && r.bottom > r.top; };
 	const overlap = (a, b) => { a = at(a); b = at(b); return a.left < b.right && b.left < a.right && a.top < b.bottom - 1 && b.top < a.bottom - 1; };
-	const name = field.id || field.name || field.textContent.trim();
 	const faults = [];
 	if (!document.querySelector(".composer").contains(field)) return "";
-	if (!whole(preview.querySelector(".says > p")) || !whole(preview.querySelector("img"))) faults.push("the preview is out of sight: " + JSON.stringify([at(preview), at(preview.querySelector("img")), at(preview.querySelector(".says > p"))]));
+	const second = preview.querySelector(matchMedia("(min-width: 60rem)").matches ? "img" : "summary");
+	if (!whole(preview.querySelector("p")) || !whole(second)) faults.push("the preview is out of sight: " + JSON.stringify([at(preview), at(second), at(preview.querySelector("p"))]));
 	if (at(field).bottom < 0 || at(field).top > innerHeight) faults.push("the field is out of sight");
 	if (!preview.contains(field) && overlap(field, preview)) faults.push("the preview covers the field: " + JSON.stringify([at(field), at(preview)]));
-	if (!save.contains(field) && overlap(field, save)) faults.push("the buttons cover the field: " + JSON.stringify([at(field), at(save)]));
-	return faults.length ? name + ": " + faults.join("; ") : "";
+	return faults.length ? (field.id || field.name || field.textContent.trim()) + ": " + faults.join("; ") : "";
 })`
 
 // previewInSight goes through all fields by the keyboard, in small and large windows, forwards and
@@ -164,20 +192,20 @@ const sight = `(() => {
 func (j *journey) previewInSight() {
 	b := j.tab
 	for _, size := range [][2]int64{{phoneWidth, phoneHeight}, {width, height}, {700, 500}} {
-		for _, template := range []string{"none", "login", "plans"} {
+		for _, template := range []string{"", "login", "plans"} {
 			b.resize(size[0], size[1])
 			b.navigate(j.url("/new?template=" + template))
-			eval[bool](b, `document.querySelectorAll("details").forEach((d) => { d.open = true; }), document.getElementById("name").focus(), true`)
+			eval[bool](b, `document.querySelectorAll(".fold").forEach((d) => { d.open = true; }), document.getElementById("name").focus(), true`)
 
 			// The page looks at itself at each key, as the test would be too late to see what
 			// moves.
 			eval[bool](b, `window.faults = [], window.met = new Set(), document.addEventListener("keyup", () => { const fault = `+sight+`(); if (fault) faults.push(fault); met.add(document.activeElement); }), true`)
 
 			// Forwards to the last control, and back to the first.
-			b.reach(chromedp.Search(`//a[normalize-space()="Cancel"]`))
+			b.reach(chromedp.Search(`//form//a[normalize-space()="Cancel"]`))
 			b.reach(control("Name"))
 			for _, fault := range eval[[]string](b, `faults`) {
-				j.t.Errorf("%d × %d, template %s: %s", size[0], size[1], template, fault)
+				j.t.Errorf("%d × %d, template %q: %s", size[0], size[1], template, fault)
 			}
 
 			n := eval[int](b, `met.size`)
@@ -188,9 +216,17 @@ func (j *journey) previewInSight() {
 			if w := eval[int](b, `document.documentElement.scrollWidth`); int64(w) > size[0] {
 				j.t.Errorf("the form is %d pixels wide in a window of %d", w, size[0])
 			}
-			j.t.Logf("%d × %d, template %s: the preview is in sight from %d fields", size[0], size[1], template, n)
+			j.t.Logf("%d × %d, template %q: the preview is in sight from %d fields", size[0], size[1], template, n)
 		}
 	}
+
+	// The bar opens, and then has the drawing.
+	b.resize(phoneWidth, phoneHeight)
+	b.navigate(j.url("/new?template=login"))
+	b.unfold("Preview")
+	b.until("the drawing is in sight", func() bool {
+		return eval[bool](b, `(() => { const r = document.querySelector("#preview img").getBoundingClientRect(); return r.height > 50 && r.top >= 0 && r.bottom <= innerHeight; })()`)
+	})
 	b.resize(width, height)
 }
 
@@ -199,7 +235,7 @@ func (j *journey) mistakesOfTheForm() {
 	b := j.tab
 
 	b.resize(phoneWidth, phoneHeight)
-	b.navigate(j.url("/new?template=none&app=shop"))
+	b.navigate(j.url("/new?app=shop"))
 	b.fill("Requests", "7")
 	b.reads("7 requests a minute for each address")
 	j.take(b, "form-phone")
@@ -208,10 +244,10 @@ func (j *journey) mistakesOfTheForm() {
 		j.t.Error(fault)
 	}
 
-	b.fill("in", "0")
+	b.fill("Period", "0")
 	b.until("the mistake is beside the field", func() bool {
 		text := eval[string](b, `document.getElementById("period-error").textContent`)
-		return text == `"0" is too short; write 1 or more`
+		return text == "0 is too small; write 1 or more"
 	})
 	b.reads("Still to fill in: Name, Period")
 
@@ -220,7 +256,7 @@ func (j *journey) mistakesOfTheForm() {
 		return eval[string](b, `document.querySelector("[name=unit]").selectedOptions[0].text`) == "minutes"
 	})
 
-	if status := b.press("Create the policy"); status != http.StatusUnprocessableEntity {
+	if status := b.press("Create in shadow"); status != http.StatusUnprocessableEntity {
 		j.t.Errorf("the form with mistakes has status %d", status)
 	}
 	b.refusedWith(http.StatusUnprocessableEntity)
@@ -233,10 +269,10 @@ func (j *journey) mistakesOfTheForm() {
 
 	b.do(b.hit(chromedp.Search(`//*[@role="alert"]//a[normalize-space()="Period"]`)))
 	b.until("the link leads to the field", func() bool {
-		return eval[bool](b, `(() => { const r = document.getElementById("period").getBoundingClientRect(), p = document.getElementById("preview").getBoundingClientRect(); return r.top >= p.bottom && r.bottom <= innerHeight; })()`)
+		return eval[bool](b, `(() => { const r = document.getElementById("period").getBoundingClientRect(), p = document.getElementById("preview").getBoundingClientRect(); return r.top >= 0 && r.bottom <= p.top; })()`)
 	})
 
-	b.fill("in", "1")
+	b.fill("Period", "1")
 	b.fill("Name", "seven")
 	b.until("the mistakes go away", func() bool {
 		return eval[string](b, `document.getElementById("period-error").textContent + document.getElementById("name-error").textContent`) == ""
@@ -293,7 +329,7 @@ func (j *journey) templateWithoutScripts() {
 	b.press("Expensive report")
 	b.press("Preview")
 	b.reads("2 requests at a time to /reports/ for each address")
-	j.fleet.follow("a template without JavaScript", func() { b.press("Create the policy") })
+	j.fleet.follow("a template without JavaScript", func() { b.press("Create in shadow") })
 	b.reads("In shadow: nothing is refused yet")
 
 	j.fleet.follow("Enforce now without JavaScript", func() { b.press("Enforce now") })

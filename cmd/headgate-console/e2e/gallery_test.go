@@ -195,8 +195,8 @@ func (h *house) visitors(addr string) {
 
 // shown are the pages in the pictures, in their order.
 func shown(pager string) []state {
-	wrong := form("do", "save", "version", "2", "name", "login", "apps", "shop", "limit_by", "text", "limit", "8/1m sliding-log", "key", "ip", "methods", "POST", "path", "/login",
-		"ban_after", "20/1m", "ban_for", "10m", "ban_max", "24h", "on_store_error", "local", "mode", "enforce", "priority", "0",
+	wrong := form("do", "save", "version", "2", "name", "login", "apps", "shop", "quota", "8", "period", "1", "unit", "m", "algorithm", "sliding-log", "key", "ip", "methods", "POST", "path", "/login",
+		"ban_after", "20", "ban_within", "1m", "ban_for", "10m", "ban_max", "24h", "on_store_error", "local", "mode", "enforce", "priority", "0",
 		"description", "Slows down the guessing of passwords, and bans those who go on.")
 	plan := "policies:\n- {name: login, apps: [shop], limit: 8/1m sliding-log, key: ip, match: {methods: [POST], path: /login}}\n- {name: uploads, apps: [shop], limit: 20/1h, key: user, match: {path: /uploads/}}\n"
 	hook := form("name", "on call", "url", pager+"/services/on-call", "all", "yes", "repeat_after", "4h", "conditions", "refused", "conditions.refused.over", "20",
@@ -209,7 +209,7 @@ func shown(pager string) []state {
 		{picture: "who", user: "admin", path: "/who?app=shop",
 			on: until(`document.querySelectorAll("tbody tr").length > 4`)},
 		{picture: "list", user: "admin", path: "/policies"},
-		{picture: "templates", user: "admin", path: "/new"},
+		{picture: "templates", user: "admin", path: "/new?template=login&app=shop"},
 		{picture: "form", user: "admin", path: "/policies/public-api/edit"},
 		{picture: "policy", user: "admin", path: "/policies/login"},
 		{picture: "shadow", user: "admin", path: "/policies/search"},

@@ -191,27 +191,26 @@ func (j *journey) create() {
 	b := j.tab
 	b.press("Policies")
 	b.steps = 0
-	b.press("Create the first")
-	b.press("Start from nothing")
+	b.press("Create the first policy")
 
 	b.fill("Name", "visitors")
 	b.fill("Requests", "5")
 	b.choose("Unit of the period", "hour")
-	b.unfold("How requests are counted")
+	b.unfold("+ burst, debt, exact window, calendar, at the same time")
 	b.tick("Sliding log")
-	b.tick("Enforce")
+	b.tick("in force")
 
 	// The picture has the beginning of the form, so the tab scrolls there.
 	b.reads("5 requests")
 	b.top()
 	j.take(b, "policy")
 
-	j.version, _ = j.fleet.follow("a new policy", func() { b.press("Create the policy") })
+	j.version, _ = j.fleet.follow("a new policy", func() { b.press("Create in force") })
 	j.t.Logf("to create a policy took %d fields and clicks", b.steps)
 
-	// A tenth step would be one more for each policy that anybody ever creates.
-	if b.steps > 9 {
-		j.t.Errorf("to create a policy took %d fields and clicks, want 9 at most", b.steps)
+	// A ninth step would be one more for each policy that anybody ever creates.
+	if b.steps > 8 {
+		j.t.Errorf("to create a policy took %d fields and clicks, want 8 at most", b.steps)
 	}
 
 	// Of ten requests the limit of five lets five pass, whichever instance they come to.
@@ -522,15 +521,16 @@ func (j *journey) collide() {
 	// The first tab saves version 4, while the other still has version 3 in its form.
 	b.focus()
 	b.fill("Requests", "8")
-	j.fleet.follow("a higher limit", func() { b.press("Save the changes") })
+	j.fleet.follow("a higher limit", func() { b.press("Save") })
 
 	// Five of eight were used, so three are left.
 	j.fleet.meets(10, 3)
 
 	// A save on top of version 4 is refused, and both texts are shown.
 	other.focus()
+	other.unfold("+ description")
 	other.fill("Description", "Nobody reads the shop to pieces")
-	if status := other.press("Save the changes"); status != http.StatusConflict {
+	if status := other.press("Save"); status != http.StatusConflict {
 		j.t.Errorf("to save an old version has status %d, want %d", status, http.StatusConflict)
 	}
 	other.reads("visitors was changed in the meantime", "Before (version 3)", "Yours", "Theirs (version 4)",
@@ -551,7 +551,7 @@ func (j *journey) collide() {
 
 func (j *journey) mistake() {
 	b := j.tab
-	b.navigate(j.url("/new?template=none"))
+	b.navigate(j.url("/new"))
 	b.fill("Requests", "many")
 	b.reads("is not a whole number")
 	b.fill("Requests", "7")
@@ -567,11 +567,10 @@ func (j *journey) withoutScripts() {
 	b.navigate(j.url("/policies"))
 
 	b.press("New policy")
-	b.press("Start from nothing")
 	b.fill("Name", "search")
 	b.fill("Path", "/products/")
 
-	if _, n := j.fleet.follow("a policy without JavaScript", func() { b.press("Create the policy") }); n != "2" {
+	if _, n := j.fleet.follow("a policy without JavaScript", func() { b.press("Create in shadow") }); n != "2" {
 		j.t.Errorf("%s policies are in force, want 2", n)
 	}
 	b.reads("search", "100/1m")
@@ -580,7 +579,7 @@ func (j *journey) withoutScripts() {
 	b.fill("Requests", "50")
 	b.press("Preview")
 	b.reads("50 requests")
-	j.fleet.follow("an edit without JavaScript", func() { b.press("Save the changes") })
+	j.fleet.follow("an edit without JavaScript", func() { b.press("Save") })
 	b.reads("50/1m")
 
 	b.press("Traffic")

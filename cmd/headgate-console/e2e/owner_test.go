@@ -32,10 +32,9 @@ func TestTwoDatabasesOnOneRedis(t *testing.T) {
 
 	// The first save is kept from Redis, and the page of the policy says so.
 	b.press("New policy of shop")
-	b.press("Start from nothing")
 	b.fill("Name", "experiment")
 	b.fill("Requests", "1000")
-	b.press("Create the policy")
+	b.press("Create in shadow")
 	b.reads("The policy was created.", "The newest changes are saved and not in force.")
 
 	client := redis.NewClient(&redis.Options{Addr: server.Addr})

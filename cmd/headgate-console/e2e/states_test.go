@@ -113,28 +113,26 @@ var longPolicy = "n" + strings.Repeat("ame-", 15)
 func composing() []state {
 	list := asked("admin", "/new", "/new?app=shop", "/new?from="+longPolicy, "/policies/visitors/edit",
 		"/policies/"+longPolicy+"/edit")
-	for _, template := range []string{"none", "login", "plans", "webhook"} {
+	for _, template := range []string{"login", "plans", "webhook"} {
 		list = append(list, asked("admin", "/new?template="+template)...)
 	}
 	return append(list,
-		state{name: "a preview while it is filled in", user: "admin", path: "/new?template=none",
+		state{name: "a preview while it is filled in", user: "admin", path: "/new",
 			on: typed("#quota", "many") + `.then(() => ` + until(`document.querySelector("[aria-invalid]")`) + `)`},
 		state{name: "a preview", user: "admin", path: "/new", send: form("do", "preview", "name", "fresh",
-			"apps", "shop", "requests", "7", "period", "2", "unit", "hour", "key", "ip", "algorithm", "token-bucket", "mode", "shadow")},
-		state{name: "every mistake of a new policy", user: "admin", path: "/new", status: wrongForm, send: form("do", "save", "name", "NO", "limit_by", "fields", "requests", "x", "period", "0", "unit", "year",
-			"key", "k ey", "path", "nopath", "host", "h h", "methods", "GET", "other_methods", "G T", "on_limit", "wait", "wait", "x", "ban_after", "x", "ban_for", "y", "ban_max", "z", "mode", "x", "algorithm", "x",
+			"apps", "shop", "quota", "7", "period", "2", "unit", "h", "key", "ip", "algorithm", "token-bucket", "mode", "shadow")},
+		state{name: "every mistake of a new policy", user: "admin", path: "/new", status: wrongForm, send: form("do", "save", "name", "NO", "quota", "x", "period", "0", "unit", "year",
+			"key", "k ey", "path", "nopath", "host", "h h", "methods", "G(T", "on_limit", "wait", "wait", "x", "ban_after", "x", "ban_for", "y", "ban_max", "z", "mode", "x", "algorithm", "x",
 			"cost", "x", "refund", "x", "count_only", "y", "except", "x", "headers", "x", "query", "x", "claims", "x",
 			"plans", "x", "plan_by", "", "overrides", "y", "allow_networks", "n", "deny_keys", "\x00", "on_store_error", "x", "priority", "x", "comment", strings.Repeat("x", 600), "debt", "x", "segments", "x", "burst", "x")},
-		state{name: "mistakes of a limit as text", user: "admin", path: "/new", status: wrongForm,
-			send: form("do", "save", "limit_by", "text", "limit", "none", "name", "x")},
 		state{name: "mistakes of a calendar", user: "admin", path: "/new", status: wrongForm,
-			send: form("do", "save", "limit_by", "fields", "algorithm", "calendar", "calendar", "x", "tz", "Nowhere", "start", "99", "requests", "1", "name", "x")},
+			send: form("do", "save", "algorithm", "calendar", "calendar", "x", "tz", "Nowhere", "start", "99", "quota", "1", "name", "x")},
 		state{name: "mistakes of an edit", user: "admin", path: "/policies/visitors/edit", status: wrongForm,
-			send: form("do", "save", "version", "5", "requests", "x")},
+			send: form("do", "save", "version", "5", "quota", "x")},
 		state{name: "a conflict", user: "admin", path: "/policies/visitors/edit", status: http.StatusConflict,
-			send: form("do", "save", "version", "1", "name", "visitors", "description", hostile, "apps", "shop", "limit_by", "text", "limit", "7/1h sliding-log", "key", "ip", "mode", "shadow", "priority", "0")},
-		state{name: "what is drawn", user: "admin", path: "/new?template=none", on: fetched("/drawing.svg?limit=5/1m")},
-		state{name: "what is checked", user: "admin", path: "/new?template=none", on: fetched("/validate?requests=5")},
+			send: form("do", "save", "version", "1", "name", "visitors", "description", hostile, "apps", "shop", "quota", "7", "period", "1", "unit", "h", "algorithm", "sliding-log", "key", "ip", "mode", "shadow", "priority", "0")},
+		state{name: "what is drawn", user: "admin", path: "/new", on: fetched("/drawing.svg?limit=5/1m")},
+		state{name: "what is checked", user: "admin", path: "/new", on: fetched("/validate?quota=5")},
 	)
 }
 
@@ -435,7 +433,7 @@ func emptyStates() []part {
 		state{name: "the first application", user: "admin", path: "/apps", send: form("name", "shop")},
 		state{name: "no policies yet", user: "admin", path: "/policies"},
 		state{name: "a policy without Redis", user: "admin", path: "/new",
-			send: form("do", "save", "name", "first", "apps", "shop", "limit_by", "text", "limit", "5/1m", "key", "ip", "mode", "shadow", "priority", "0")},
+			send: form("do", "save", "name", "first", "apps", "shop", "algorithm", "gcra", "quota", "5", "period", "1", "unit", "m", "key", "ip", "mode", "shadow", "priority", "0")},
 		state{name: "a key without Redis", user: "admin", path: "/keys", send: form("policy", "first", "key", "x"),
 			status: wrongForm},
 	)}}

@@ -9,8 +9,8 @@ func (j *journey) who() {
 	// An hour, so that no unit comes back while the test runs.
 	b.press("Edit")
 	b.choose("Unit of the period", "hour")
-	b.tick("Enforce")
-	j.fleet.follow("an hour", func() { b.press("Save the changes") })
+	b.tick("in force")
+	j.fleet.follow("an hour", func() { b.press("Save") })
 
 	b.turnTo("Keys", "Who")
 	b.reads("No key is banned now.", "of 2 instances", "Refused most: 22 requests refused",

@@ -37,7 +37,7 @@ func TestFieldsHaveNames(t *testing.T) {
 	}
 
 	// Templates, a policy in shadow and mistakes show elements that the pages above do not have.
-	for _, name := range []string{fromNothing, "login", "plans"} {
+	for _, name := range []string{"login", "plans", "webhook"} {
 		b.get("/new?template=" + name).want(http.StatusOK).legible("the template " + name)
 	}
 

@@ -3,6 +3,7 @@ package web
 import (
 	"errors"
 	"net/http"
+	"net/url"
 	"strconv"
 
 	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
@@ -71,13 +72,15 @@ func (r *request) conflictOr(err error) error {
 	// Mine is saved on top of theirs, so the form has their version. A policy that was deleted is
 	// made anew.
 	d := draftFrom(e.Mine)
-	d.Version = e.Theirs.Version
+	d.set("version", strconv.FormatInt(e.Theirs.Version, 10))
 	c.Save = policyPath(e.Mine.Name) + "/edit"
 	if e.Deleted {
-		d.Version, c.Save = 0, "/new"
+		d.set("version", "0")
+		c.Save = "/new"
 	}
 
-	c.Edit = append(hiddenOf(d.values()), hidden{"comment", r.field("comment")})
+	d.set("comment", r.field("comment"))
+	c.Edit = hiddenOf(url.Values(d))
 	return r.show(http.StatusConflict, "conflict", "Changed in the meantime", c)
 }
 

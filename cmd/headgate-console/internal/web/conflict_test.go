@@ -129,7 +129,7 @@ func TestFormNameTakenIsAMistake(t *testing.T) {
 	w := newWorld(t)
 	w.policy("p", "5/1m")
 	b := w.as("admin")
-	got := b.submit("/new?template=none", "/new", url.Values{"name": {"p"}, "apps": {"a"}, "quota": {"77"}}).
+	got := b.submit("/new", "/new", url.Values{"name": {"p"}, "apps": {"a"}, "quota": {"77"}}).
 		want(http.StatusConflict)
 	if got.mistake("name") == "" || got.form("/new").Get("quota") != "77" {
 		t.Errorf("the form says %q and keeps %v", got.mistake("name"), got.form("/new"))

@@ -3,15 +3,14 @@ package web
 import (
 	"errors"
 	"net/http"
-	"net/url"
 	"slices"
 
 	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
 	"github.com/headgate/headgate/policy"
 )
 
-// newPage shows the templates, or the form of a new policy: from a template, from nothing, or
-// as a copy of another policy.
+// newPage shows the form of a new policy: from nothing, with a start, or as a copy of another
+// policy.
 func newPage(r *request) error {
 	apps, err := r.ownApps()
 	if err != nil {
@@ -27,24 +26,19 @@ func newPage(r *request) error {
 			"it takes the owner of an application")
 	}
 
-	if r.query("from") == "" && r.query("template") == "" {
-		return r.show(http.StatusOK, "begin", "New policy", r.templates())
-	}
-
 	d, needs, err := r.newDraft()
 	if err != nil {
 		return err
 	}
-
-	if len(d.Apps) == 0 {
-		d.Apps = appsToBegin(apps, r.query("app"))
+	if len(d["apps"]) == 0 {
+		d["apps"] = appsToBegin(apps, r.query("app"))
 	}
 
 	f, err := r.form(d, nil, true)
 	if err != nil {
 		return err
 	}
-	f.Needs = needs
+	f.App, f.Start, f.Needs = r.query("app"), r.query("template"), needs
 	return r.show(http.StatusOK, "form", "New policy", f)
 }
 
@@ -60,57 +54,30 @@ func appsToBegin(own []string, wanted string) []string {
 	return nil
 }
 
-// templateList is the page of the templates.
-type templateList struct {
-	Kinds   []kindLink
-	Nothing string // the address of the form without a template
-}
-
-// kindLink leads to the form of a template.
-type kindLink struct {
-	kindOfUse
-	Link string
-}
-
-// templates returns the templates. Their forms have the application of the request.
-func (r *request) templates() templateList {
-	link := func(template string) string {
-		u := url.Values{"template": {template}}
-		if app := r.query("app"); app != "" {
-			u.Set("app", app)
-		}
-		return "/new?" + u.Encode()
-	}
-
-	b := templateList{Nothing: link(fromNothing)}
-	for _, k := range kindsOfUse() {
-		b.Kinds = append(b.Kinds, kindLink{k, link(k.Name)})
-	}
-	return b
-}
-
 // newDraft returns what the form of a new policy begins with, and what the program has to do for
 // it.
 func (r *request) newDraft() (d draft, needs string, err error) {
-	// A copy begins in shadow, as every new policy does, whatever the mode of its original is.
-	if from := r.query("from"); from != "" {
-		p, err := r.Service.Policy(r.req.Context(), r.actor, from)
-		if err != nil {
+	var p policy.Policy
+	from, template := r.query("from"), r.query("template")
+	at := slices.IndexFunc(starts(), func(s start) bool { return s.Policy.Name == template })
+	switch {
+	case from != "":
+		// A copy begins in shadow, as every new policy does, whatever the mode of its original is.
+		if p, err = r.Service.Policy(r.req.Context(), r.actor, from); err != nil {
 			return d, "", err
 		}
 		p.Name, p.Version, p.Mode = copyName(p.Name), 0, policy.Shadow
-		d = draftFrom(p)
-	} else if k, ok := kindNamed(r.query("template")); ok {
-		d, needs = draftFrom(k.Policy), k.Needs
-	} else if r.query("template") == fromNothing {
+	case template == "":
 		return blank(), "", nil
-	} else {
+	case at < 0:
 		return d, "", service.ErrNotFound
+	default:
+		p, needs = starts()[at].Policy, starts()[at].Needs
 	}
 
-	// The name of the original, or of the template, is often taken, and then gets a number.
-	d.Name, err = r.Service.FreeName(r.req.Context(), r.actor, d.Name)
-	return d, needs, err
+	// The name of the original, or of the start, is often taken, and then gets a number.
+	p.Name, err = r.Service.FreeName(r.req.Context(), r.actor, p.Name)
+	return draftFrom(p), needs, err
 }
 
 // ownApps returns the names of the applications that the actor owns.
@@ -168,7 +135,7 @@ func editPage(r *request) error {
 
 func update(r *request) error {
 	d := draftOf(r.req.PostForm)
-	d.Name = r.req.PathValue("name")
+	d.set("name", r.req.PathValue("name"))
 	p, m := d.policy()
 
 	if r.field("do") == "preview" {
@@ -218,7 +185,9 @@ func (r *request) showRefusal(err error, d draft, isNew bool) error {
 	var invalid *service.InvalidError
 	if errors.As(err, &invalid) {
 		m := mistakes{}
-		m.addFaults(invalid.Faults)
+		for _, f := range invalid.Faults {
+			m.add(d.place(f.Field, f.Message))
+		}
 		return r.reshow(d, m, isNew, http.StatusUnprocessableEntity)
 	}
 	return r.conflictOr(err)
@@ -230,12 +199,9 @@ func (r *request) reshow(d draft, m mistakes, isNew bool, status int) error {
 	if err != nil {
 		return err
 	}
-
-	f.Checked = true
-
 	title := "New policy"
 	if !isNew {
-		title = "Edit " + d.Name
+		title = "Edit " + d.Get("name")
 	}
 	return r.show(status, "form", title, f)
 }

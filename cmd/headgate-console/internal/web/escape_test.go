@@ -161,7 +161,7 @@ func TestEscapeTextsSentBack(t *testing.T) {
 
 	list := injections()
 	for _, page := range []struct{ at, action string }{
-		{"/new?template=none", "/new"}, {"/policies/p/edit", "/policies/p/edit"}, {"/tester", "/tester"},
+		{"/new", "/new"}, {"/policies/p/edit", "/policies/p/edit"}, {"/tester", "/tester"},
 		{"/keys", "/keys"}, {"/import", "/import"},
 		{"/apps", "/apps"}, {"/users", "/users"}, {"/settings", "/settings"}, {"/account", "/account/tokens"},
 		{"/account", "/account/password"}, {"/login", "/login"},
@@ -208,7 +208,7 @@ func TestEscapeTextsInURLs(t *testing.T) {
 			"/policies/" + url.PathEscape(text), "/users/" + url.PathEscape(text),
 			"/audit?actor=" + q + "&since=" + q + "&action=" + q, "/keys?policy=" + q, "/bans?policy=" + q,
 			"/tester?app=" + q, "/stats?app=" + q, "/?app=" + q + "&range=" + q, "/live?app=" + q,
-			"/login?next=" + q, "/validate?name=" + q + "&limit_by=text&limit=" + q,
+			"/login?next=" + q, "/validate?name=" + q + "&quota=" + q,
 			"/apps/delete?name=" + q, "/policies?done=" + q, "/drawing.svg?limit=" + q,
 		} {
 			got := b.get(path)

@@ -1,56 +1,31 @@
 package web
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
 	"strings"
 
-	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/policy"
 )
 
-// setExceptions fills in the plans and the lists of callers.
-func (d *draft) setExceptions(p *policy.Policy) {
-	// The tables are sorted, so that a form that is opened twice shows no difference.
-	var plans []string
-	for _, name := range slices.Sorted(maps.Keys(p.Plans)) {
-		plans = append(plans, name+": "+p.Plans[name].String())
+// limitLines returns a table of limits as limitTable reads it. It is sorted, so that a form that is
+// opened twice shows no difference.
+func limitLines[L fmt.Stringer](limits map[string]L) string {
+	var list []string
+	for _, name := range slices.Sorted(maps.Keys(limits)) {
+		list = append(list, quoted(name)+": "+limits[name].String())
 	}
-	d.Plans, d.PlanBy = strings.Join(plans, "\n"), p.PlanBy
-
-	var own []string
-	for _, key := range slices.Sorted(maps.Keys(p.Overrides)) {
-		own = append(own, quotedKey(key)+": "+p.Overrides[key].String())
-	}
-	d.Overrides = strings.Join(own, "\n")
-
-	a := &p.Access
-	d.AllowNetworks, d.AllowKeys = unlines(a.Allow.Networks), unlines(a.Allow.Keys)
-	d.DenyNetworks, d.DenyKeys = unlines(a.Deny.Networks), unlines(a.Deny.Keys)
-	d.DenyOthers = a.DenyOthers
-	if a.DenyStatus != 403 { // which 0 means too
-		d.DenyStatus = number(int64(a.DenyStatus))
-	}
-}
-
-// plans reads the table of plans.
-func (d *draft) plans(m mistakes) map[string]core.Limit {
-	return limitTable(m, "plans", d.Plans, "a name, a colon and a limit, such as pro: 9000/1h", core.ParseLimit)
-}
-
-// overrides reads the table of single keys.
-func (d *draft) overrides(m mistakes) map[string]policy.Override {
-	return limitTable(m, "overrides", d.Overrides, "a key, a colon and a limit, such as user:42: 9000/1h",
-		policy.ParseOverride)
+	return strings.Join(list, "\n")
 }
 
 // limitTable reads a table of a field, which has a name, a colon and a limit in each line. The
 // last colon before an end counts, as keys may have some.
 func limitTable[L any](
-	m mistakes, field, table, form string, parse func(string) (L, error),
+	m mistakes, field, text, form string, parse func(string) (L, error),
 ) (limits map[string]L) {
-	for _, line := range lines(table) {
+	for _, line := range lines(text) {
 		end := len(line)
 		if i := strings.LastIndex(line, " until "); i >= 0 && !strings.Contains(line[i+len(" until "):], " ") {
 			end = i
@@ -61,13 +36,7 @@ func limitTable[L any](
 			continue
 		}
 
-		// A key that is written in quotes is meant without them. One that only begins with a quote
-		// is meant as it is.
-		name := strings.TrimSpace(line[:colon])
-		if s, err := strconv.Unquote(name); err == nil && name[0] == '"' {
-			name = s
-		}
-
+		name := unquoted(strings.TrimSpace(line[:colon]))
 		if _, twice := limits[name]; twice {
 			m.add(field, clip(name)+": it is in the table twice")
 		}
@@ -87,24 +56,33 @@ func limitTable[L any](
 	return limits
 }
 
-// quotedKey returns a key as limitTable reads it.
-func quotedKey(key string) string {
-	if got := lines(key); len(got) == 1 && got[0] == key && key[0] != '"' {
-		return key
+// quoted returns a text as lines and limitTable read it: in quotes if they would read another.
+func quoted(text string) string {
+	if got := lines(text); len(got) == 1 && got[0] == text && text[0] != '"' {
+		return text
 	}
-	return strconv.Quote(key)
+	return strconv.Quote(text)
+}
+
+// unquoted returns a text without the quotes that it is written in. One that only begins with a
+// quote is meant as it is.
+func unquoted(text string) string {
+	if s, err := strconv.Unquote(text); err == nil && text[0] == '"' {
+		return s
+	}
+	return text
 }
 
 // tableLines returns a table of a match, sorted by name, with each value in a line of its own.
 func tableLines(table map[string]policy.Values) string {
 	var list []string
 	for _, name := range slices.Sorted(maps.Keys(table)) {
-		quoted := name
-		if strings.Contains(name, ":") || strings.HasPrefix(name, `"`) {
-			quoted = strconv.Quote(name)
+		written := quoted(name)
+		if strings.Contains(name, ":") {
+			written = strconv.Quote(name)
 		}
 		for _, value := range table[name] {
-			list = append(list, quoted+": "+value)
+			list = append(list, written+": "+value)
 		}
 	}
 	return strings.Join(list, "\n")
@@ -144,46 +122,33 @@ func statuses(text string) policy.Statuses {
 }
 
 // access reads the lists of callers.
-func (d *draft) access(m mistakes) policy.Access {
-	a := policy.Access{
-		Allow: policy.Callers{
-			Networks: strings.FieldsFunc(d.AllowNetworks, isSeparator), Keys: lines(d.AllowKeys),
-		},
-		Deny:       policy.Callers{Networks: strings.FieldsFunc(d.DenyNetworks, isSeparator), Keys: lines(d.DenyKeys)},
-		DenyOthers: d.DenyOthers,
+func (d draft) access(m mistakes) policy.Access {
+	callers := func(list string) policy.Callers {
+		return policy.Callers{
+			Networks: strings.FieldsFunc(d.Get(list+"_networks"), isSeparator), Keys: lines(d.Get(list + "_keys")),
+		}
 	}
-
-	if d.DenyStatus != "" {
-		a.DenyStatus = int(d.count(m, "access", d.DenyStatus, 100, 999))
+	return policy.Access{
+		Allow: callers("allow"), Deny: callers("deny"), DenyOthers: d.Get("deny_others") != "",
+		DenyStatus: int(optional(m, "access", d.Get("deny_status"))),
 	}
-	return a
 }
 
-// unlines writes a text in each line. One that lines would read as another is quoted as
-// in Go.
+// unlines writes a text in each line.
 func unlines(list []string) string {
-	quoted := make([]string, len(list))
+	written := make([]string, len(list))
 	for i, s := range list {
-		if got := lines(s); len(got) != 1 || got[0] != s {
-			s = strconv.Quote(s)
-		}
-		quoted[i] = s
+		written[i] = quoted(s)
 	}
-	return strings.Join(quoted, "\n")
+	return strings.Join(written, "\n")
 }
 
 // lines returns the lines that are not empty, without the spaces around them.
 func lines(text string) (list []string) {
 	for line := range strings.SplitSeq(strings.ReplaceAll(text, "\r", "\n"), "\n") {
-		line = strings.TrimSpace(line)
-		if line == "" {
-			continue
+		if line = strings.TrimSpace(line); line != "" {
+			list = append(list, unquoted(line))
 		}
-
-		if s, err := strconv.Unquote(line); err == nil && line[0] == '"' {
-			line = s
-		}
-		list = append(list, line)
 	}
 	return list
 }

@@ -4,6 +4,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
 	"github.com/headgate/headgate/policy"
@@ -12,23 +13,15 @@ import (
 // form is the page for creating or editing a policy.
 type form struct {
 	draft
-	Action       string // the address to send it to
-	Back         string // the page to return to without saving
-	New          bool
-	Needs        string // what the program has to do for the policy, or ""
-	Mistakes     mistakes
-	Preview      preview
-	Checked      bool // the user asked for the preview
-	OwnApps      []appChoice
-	Algos        []choice
-	Recipes      []choice
-	OnLimits     []choice
-	FailureModes []choice
-	Modes        []choice
-	Units        []unit
-	Calendars    []string
-	Verbs        []appChoice
-	Comment      string
+	Action   string // the address to send it to
+	Back     string // the page to return to without saving
+	New      bool
+	App      string // that the address names, or ""
+	Start    string // the name of the start that it begins with, or ""
+	Needs    string // what the program has to do for the policy, or ""
+	Mistakes mistakes
+	Preview  preview
+	OwnApps  []appChoice
 
 	Lacks map[string]string // what no instance can carry out, and why; see lacks
 }
@@ -48,6 +41,7 @@ type preview struct {
 	Would    string // what it would have refused, if that is more than what the saved policy does
 	Faults   []fault
 	Open     []fault // the first mistake of each field, shown or not
+	Parts    []part
 }
 
 // fault is a mistake with the field that shows it.
@@ -60,64 +54,37 @@ func (r *request) form(d draft, m mistakes, isNew bool) (form, error) {
 		return form{}, err
 	}
 
-	// The preview describes the draft with its own mistakes, whether the page shows them or not.
-	p, own := d.policy()
 	if m == nil {
 		m = mistakes{}
 	}
-
 	f := form{
-		draft: d, New: isNew, Mistakes: m, Preview: previewOf(p, own, m), Action: "/new", Back: "/new",
-		Algos: algorithms(), Recipes: recipes(), OnLimits: limitActions(), FailureModes: failureModes(),
-		Modes: modes(), Units: units(), Calendars: calendarUnits(),
+		draft: d, New: isNew, Mistakes: m, Action: "/new", Back: "/policies", OwnApps: tick(apps, d["apps"]),
+		Lacks: r.lacks(d["apps"]),
 	}
-
-	// The comment is of the edit, and not of the policy that it makes.
-	f.Comment = r.field("comment")
-
 	if !isNew {
-		f.Back = policyPath(d.Name)
+		f.Back = policyPath(d.Get("name"))
 		f.Action = f.Back + "/edit"
 	}
 
-	if f.Preview.Would, err = r.wouldRefuse(d, p, own); err != nil {
-		return form{}, err
-	}
-
-	f.OwnApps, f.Lacks = tick(apps, d.Apps), r.lacks(d.Apps)
-	for _, verb := range usualMethods() {
-		f.Verbs = append(f.Verbs, appChoice{Name: verb, Checked: slices.Contains(d.Methods, verb)})
-	}
-
-	if len(own["limit"]) == 0 && p.Limit.Validate() == nil {
-		f.draft.fillOther(p)
-	}
-
-	return f, nil
+	// The preview describes the draft with its own mistakes, whether the page shows them or not.
+	f.Preview, err = r.preview(d, m)
+	return f, err
 }
 
-// wouldRefuse says what a valid draft of a saved policy would have refused, or "".
-func (r *request) wouldRefuse(d draft, p policy.Policy, own mistakes) (string, error) {
-	if d.Version == 0 || len(own) > 0 {
-		return "", nil
+// preview returns the preview of a draft, which lists the mistakes in show.
+func (r *request) preview(d draft, show mistakes) (preview, error) {
+	p, own := d.policy()
+	out := previewOf(d, p, own, show)
+	if p.Version == 0 || len(own) > 0 {
+		return out, nil
 	}
+
+	// The saved policy has counts, by which a valid draft is measured.
 	w, err := r.Service.WouldRefuse(r.req.Context(), r.actor, p)
-	if w == nil {
-		return "", err
+	if w != nil {
+		out.Would = w.Sentence()
 	}
-	return w.Sentence(), nil
-}
-
-// fillOther fills in the form of the limit that the user did not choose, fields or
-// text, from the chosen one.
-func (d *draft) fillOther(p policy.Policy) {
-	if d.LimitBy != "text" {
-		d.LimitText = p.Limit.String()
-		return
-	}
-	text := d.LimitText
-	d.setLimit(p.Limit)
-	d.LimitBy, d.LimitText = "text", text
+	return out, err
 }
 
 // tick lists the applications that may be chosen, and all that are chosen.
@@ -135,28 +102,31 @@ func tick(apps []service.App, chosen []string) []appChoice {
 			list = append(list, appChoice{Name: name, Checked: true})
 		}
 	}
-
 	return list
 }
 
 // previewOf describes a policy with its own mistakes. It lists the mistakes in show, in the
 // order of the fields.
-func previewOf(p policy.Policy, own, show mistakes) preview {
+func previewOf(d draft, p policy.Policy, own, show mistakes) preview {
 	out := preview{Describe: describe(p, own)}
 	if p.Limit.Validate() == nil {
 		out.Limit = p.Limit.String()
 		out.Drawing = drawingPath(out.Limit)
 	}
 
-	for _, name := range formFields() {
-		for _, text := range show[name] {
-			out.Faults = append(out.Faults, fault{name, fieldWords(name), text})
+	for _, in := range inputs {
+		for _, text := range show[in.name] {
+			out.Faults = append(out.Faults, fault{in.name, in.words, text})
 		}
-		if len(own[name]) > 0 {
-			out.Open = append(out.Open, fault{name, fieldWords(name), own[name][0]})
+		if len(own[in.name]) > 0 {
+			out.Open = append(out.Open, fault{in.name, in.words, own[in.name][0]})
 		}
 	}
 
+	for _, part := range parts {
+		part.Said, part.Open = part.of(d), show.anyIn(part.inputs...)
+		out.Parts = append(out.Parts, part)
+	}
 	return out
 }
 
@@ -172,82 +142,187 @@ func describe(p policy.Policy, own mistakes) string {
 	return p.Describe()
 }
 
-// formFields are the names of all fields in the order of the page.
-func formFields() []string {
-	return []string{
-		"", "name", "apps", "description", "methods", "path", "host", "except", "headers",
-		"query", "claims", "key", "key_other", "quota", "period", "calendar", "tz", "start", "burst",
-		"limit_fields", "limit", "on_limit",
-		"wait", "ban_after", "ban_for", "ban_max", "mode", "enforce", "warn", "algorithm", "debt", "segments",
-		"aligned", "cost", "refund", "count_only", "plans", "plan_by", "overrides",
-		"access", "on_store_error", "priority", "comment", "at", "zone",
-	}
+// control is an input of the form, or a place for mistakes of several.
+type control struct{ name, words string }
+
+// inputs are all of them, in the order of the page.
+var inputs = []control{
+	{"", "Policy"}, {"version", "Version"}, {"name", "Name"}, {"apps", "Applications"}, {"description", "Description"},
+	{"methods", "Methods"}, {"path", "Path"}, {"host", "Host"}, {"except", "Paths left out"}, {"headers", "Headers"},
+	{"query", "Query"}, {"claims", "Claims"}, {"key", "For"}, {"key_other", "Key"}, {"quota", "Requests"},
+	{"period", "Period"}, {"unit", "Unit of the period"}, {"calendar", "Calendar"}, {"limit", "Limit"},
+	{"algorithm", "Counted by"}, {"burst", "At once at most"}, {"debt", "In debt at most"}, {"segments", "Segments"},
+	{"aligned", "By the clock"}, {"tz", "Time zone"}, {"start", "First day"}, {"cost", "Cost of a request"},
+	{"refund", "Answers that do not count"}, {"count_only", "Answers that count"}, {"plans", "Plans"},
+	{"plan_by", "Plan by"}, {"overrides", "Limits of single keys"}, {"on_limit", "Over the limit"},
+	{"wait", "Longest wait"}, {"ban_after", "Ban after"}, {"ban_within", "Refusals within"}, {"ban_for", "Ban for"},
+	{"ban_max", "Longest ban"}, {"access", "Exceptions"}, {"allow_networks", "Networks not limited"},
+	{"allow_keys", "Keys not limited"}, {"deny_networks", "Networks refused at once"},
+	{"deny_keys", "Keys refused at once"}, {"deny_others", "All others refused at once"},
+	{"deny_status", "Refused at once with"}, {"on_store_error", "If Redis is away"}, {"mode", "Mode"},
+	{"enforce", "In force for"}, {"warn", "Reported from"}, {"priority", "Priority"}, {"comment", "Comment"},
+	{"at", "From"}, {"zone", "Time zone"},
 }
 
-// fieldNames are the names of fields of the form that no field of a policy has.
-var fieldNames = map[string]string{
-	"": "Policy", "quota": "Requests", "period": "Period", "calendar": "Calendar", "tz": "Time zone",
-	"start": "First day",
-	"burst": "At once at most", "limit_fields": "Limit", "key_other": "Key", "wait": "Longest wait",
-	"ban_after": "Ban after", "ban_for": "Ban for", "ban_max": "Longest ban",
-	"algorithm": "Counted by", "debt": "In debt at most", "segments": "Segments", "aligned": "By the clock",
-	"methods": label("match.methods"), "host": label("match.host"), "path": label("match.path"),
-	"except": label("match.except"), "headers": label("match.headers"),
-	"query": label("match.query"), "claims": label("match.claims"),
+// wordsOf returns the name of an input for people.
+func wordsOf(name string) string {
+	return inputs[slices.IndexFunc(inputs, func(in control) bool { return in.name == name })].words
 }
 
-// fieldWords returns the name of a field of the form for people.
-func fieldWords(name string) string {
-	if words, ok := fieldNames[name]; ok {
-		return words
+// part is a part of the form that is folded to one line.
+type part struct {
+	ID, Add string // Add names what can be added
+	inputs  []string
+	Said    string // what it has, or ""
+	Open    bool   // something in it is wrong
+}
+
+// parts are all parts, in the order of the page.
+var parts = []part{
+	{ID: "described", Add: "description", inputs: []string{"description"}},
+	{ID: "narrowed", Add: "host, paths left out, headers, query, claims",
+		inputs: []string{"host", "except", "headers", "query", "claims"}},
+	{ID: "counting", Add: "burst, debt, exact window, calendar, at the same time",
+		inputs: []string{"algorithm", "burst", "debt", "segments", "aligned", "tz", "start"}},
+	{ID: "priced", Add: "cost, answers that count", inputs: []string{"cost", "refund", "count_only"}},
+	{ID: "planned", Add: "plans, limits of single keys", inputs: []string{"plans", "plan_by", "overrides"}},
+	{ID: "banning", Add: "ban callers who go on", inputs: []string{"ban_after", "ban_within", "ban_for", "ban_max"}},
+	{ID: "excepting", Add: "callers who always pass, or never", inputs: []string{
+		"access", "allow_networks", "allow_keys", "deny_networks", "deny_keys", "deny_others", "deny_status"}},
+	{ID: "gradual", Add: "share of the callers, early report, priority",
+		inputs: []string{"enforce", "warn", "priority"}},
+}
+
+// of says in one line what a draft has of the part.
+func (p part) of(d draft) string {
+	if p.ID == "banning" && d.Get("ban_after") != "" {
+		within, first, most := d.banTexts()
+		return "Ban after " + clip(d.Get("ban_after")) + " refusals in " + clip(within) + " for " + clip(first) +
+			", up to " + clip(most)
 	}
-	return label(name)
+
+	var said []string
+	for _, name := range p.inputs {
+		text := strings.Join(strings.FieldsFunc(d.Get(name), func(c rune) bool { return c == '\n' }), ", ")
+		at := slices.IndexFunc(choices[name], func(c choice) bool { return c.Value == text })
+		switch {
+		case text == "" || text == "gcra":
+		case at >= 0:
+			said = append(said, choices[name][at].Words)
+		case text == "yes":
+			said = append(said, wordsOf(name))
+		case name == "description":
+			said = append(said, clip(text))
+		default:
+			said = append(said, wordsOf(name)+" "+clip(text))
+		}
+	}
+	return strings.Join(said, " · ")
+}
+
+// Part returns a part by its ID.
+func (f form) Part(id string) part {
+	return f.Preview.Parts[slices.IndexFunc(parts, func(p part) bool { return p.ID == id })]
+}
+
+// Starts are the policies to begin with.
+func (form) Starts() []start { return starts() }
+
+// PathOf returns the address of the form with a start, which keeps the application.
+func (f form) PathOf(s start) string {
+	q := url.Values{"template": {s.Policy.Name}}
+	if f.App != "" {
+		q.Set("app", f.App)
+	}
+	return "/new?" + q.Encode()
+}
+
+// Units are the units of the period. The smallest is there if the period has it.
+func (f form) Units() []unit {
+	if f.Get("unit") == "us" {
+		return units()
+	}
+	return units()[1:]
 }
 
 // OneOfUnit reports whether the period is one unit, whose word has no "s" then.
 func (f form) OneOfUnit() bool {
-	n, err := strconv.ParseInt(f.Period, 10, 64)
+	n, err := strconv.ParseInt(f.Get("period"), 10, 64)
 	return err == nil && n == 1
 }
 
-// Counting reports whether the limit is counted in an unusual way, or wrongly filled in there.
-func (f form) Counting() bool {
-	return f.LimitBy == "text" || f.Algorithm != "gcra" || f.Debt+f.Segments != "" || f.Aligned ||
-		f.Mistakes.anyIn("algorithm", "debt", "segments", "aligned")
+// Calendars are the units of a calendar.
+func (form) Calendars() []string { return calendarUnits() }
+
+// box is an input as templates show it.
+type box struct {
+	Name, Words, Value, Placeholder string
+	Help                            []string // every second piece of it is code
+	Lines, Digits, Wrong, Disabled  bool
+	Errors                          []remark
+	Options                         []option
 }
 
-// Narrowed reports whether the form has paths that are left out, headers, a query or claims.
-func (f form) Narrowed() bool {
-	return f.Except+f.Headers+f.Query+f.Claims != "" || f.Mistakes.anyIn("except", "headers", "query", "claims")
+// Box returns an input. Code in the help stands between backquotes.
+func (f form) Box(name, placeholder, help string) box {
+	b := box{
+		Name: name, Words: wordsOf(name), Value: f.Get(name), Placeholder: placeholder,
+		Help: strings.Split(help, "`"), Wrong: f.Mistakes.anyIn(name), Errors: f.Errors(name),
+	}
+
+	// What no instance can carry out can still be taken away.
+	b.Disabled = f.Lacks[name] != "" && b.Value == ""
+	return b
 }
 
-// Priced reports whether the form says what a request takes, or which answers count.
-func (f form) Priced() bool {
-	return f.Cost+f.Refund+f.CountOnly != "" || f.Mistakes.anyIn("cost", "refund", "count_only")
+// Area returns an input of several lines.
+func (f form) Area(name, placeholder, help string) box {
+	b := f.Box(name, placeholder, help)
+	b.Lines = true
+	return b
 }
 
-// Banning reports whether the form has a ban.
-func (f form) Banning() bool {
-	return f.BanAfter+f.BanFor+f.BanMax != "" || f.Mistakes.anyIn("ban_after", "ban_for", "ban_max")
+// Number returns an input of digits.
+func (f form) Number(name, help string) box {
+	b := f.Box(name, "", help)
+	b.Digits = true
+	return b
 }
 
-// Sharing reports whether the form is for a share of the keys, or has keys near the limit reported.
-func (f form) Sharing() bool { return f.Enforce+f.Warn != "" || f.Mistakes.anyIn("enforce", "warn") }
-
-// Planned reports whether the form has plans, or limits of single keys.
-func (f form) Planned() bool {
-	return f.Plans+f.PlanBy+f.Overrides != "" || f.Mistakes.anyIn("plans", "plan_by", "overrides")
+// Pick returns a list to choose from.
+func (f form) Pick(name string) box {
+	b := f.Box(name, "", "")
+	b.Options = f.Options(name)
+	return b
 }
 
-// Excepting reports whether the form has exceptions.
-func (f form) Excepting() bool {
-	return f.AllowNetworks+f.AllowKeys+f.DenyNetworks+f.DenyKeys+f.DenyStatus != "" || f.DenyOthers ||
-		f.Mistakes.anyIn("access")
+// option is a choice that may be chosen, or out of the reach of all instances.
+type option struct {
+	choice
+	Chosen bool
+	Lack   string
 }
 
-// Failing reports whether the form says what happens if the store fails, or has a priority.
-func (f form) Failing() bool {
-	return f.OnStoreError != "" || f.Priority != "0" || f.Mistakes.anyIn("on_store_error", "priority")
+// Options returns the options of an input.
+func (f form) Options(name string) []option {
+	var list []option
+	for _, c := range choices[name] {
+		o := option{choice: c, Chosen: c.Value == f.Get(name)}
+		if name == "key" {
+			o.Lack = f.Lacks[c.Value]
+		}
+		list = append(list, o)
+	}
+	return list
+}
+
+// Errors returns the mistakes of several inputs.
+func (f form) Errors(names ...string) []remark {
+	var list []remark
+	for _, name := range names {
+		list = append(list, at(f.Mistakes, name))
+	}
+	return list
 }
 
 // anyIn reports whether there are mistakes in some of the fields.

@@ -1,10 +1,14 @@
 package web
 
 import (
+	"io/fs"
 	"net/http"
 	"net/url"
+	"os"
+	"path/filepath"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +19,7 @@ import (
 	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/policy/policyyaml"
 )
 
 func TestFormNeedsOnlyNameAndApplication(t *testing.T) {
@@ -29,7 +34,7 @@ func TestFormNeedsOnlyNameAndApplication(t *testing.T) {
 
 	// Everything that is not filled in has a value that does no harm: the policy only counts, in
 	// shadow.
-	b.submit("/new?template=none", "/new", url.Values{"name": {"first"}, "apps": {"a"}}).
+	b.submit("/new", "/new", url.Values{"name": {"first"}, "apps": {"a"}}).
 		goes("/policies/first?done=created")
 
 	p, err := w.Policy(t.Context(), w.admin, "first")
@@ -50,7 +55,7 @@ func TestFormRoundTrip(t *testing.T) {
 
 	// Each row has something else that the form could lose or write in another way: units, dates,
 	// lists, markup.
-	for i, p := range []policy.Policy{
+	list := append(policiesOfFiles(t), []policy.Policy{
 		{Limit: limit("100/1m burst=20"), Key: "api-key", OnLimit: "wait 500ms", OnStoreError: "closed", Priority: -7},
 		{Limit: limit("5/1m30s sliding-log"), Key: "user+route", Mode: policy.Shadow, Description: "two\nlines"},
 		{Limit: limit("240/1h sliding-window segments=60"), Key: "ip/56",
@@ -74,8 +79,19 @@ func TestFormRoundTrip(t *testing.T) {
 		{Limit: limit("9 concurrent ttl=30s"), Key: "ip",
 			Access: policy.Access{Allow: policy.Callers{Networks: []string{"::1"}, Keys: []string{"192.0.2.9"}},
 				Deny: policy.Callers{Networks: []string{"10.0.0.0/8"}}, DenyOthers: true}},
-	} {
-		p.Name, p.Apps = "p"+string(rune('a'+i)), []string{"a", "b"}
+		{Limit: limit("9/1m"), Key: "user", Cost: policy.Cost{Units: 2}, Refund: policy.Statuses{"5xx"}, Enforce: 1250,
+			Warn: 8000, Overrides: map[string]policy.Override{"acme:*": {Limit: limit("9/1h"),
+				Until: time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)}},
+			Match: policy.Match{Headers: map[string]policy.Values{"X-A": {"a", "b"}},
+				Query: map[string]policy.Values{"q": {"*"}}, Claims: map[string]policy.Values{"plan": {"free"}},
+				Except: []string{"/healthz"}}},
+		{Limit: limit("9/1m"), Key: "ip", CountOnly: policy.Statuses{"401"},
+			Cost: policy.Cost{Usage: "cost", Estimate: 1, AtMost: 2, Prices: map[string]policy.Price{"*": {Input: "1", Output: "2.5"}}}},
+	}...)
+
+	seen := map[string]bool{}
+	for i, p := range list {
+		p.Name, p.Apps = "p"+strconv.Itoa(i), []string{"a", "b"}
 		_, err := w.CreatePolicy(t.Context(), w.admin, p)
 		w.must(err)
 
@@ -86,8 +102,54 @@ func TestFormRoundTrip(t *testing.T) {
 		// altered.
 		if got, err := w.Policy(t.Context(), w.admin, p.Name); err != nil || got.Version != 1 {
 			t.Errorf("%s: the form changed %v, %v", p.Name, service.Diff(p, got), err)
+		} else {
+			setFields(reflect.ValueOf(got), "", seen)
 		}
 	}
+
+	// One that no policy has set could be lost unseen.
+	for name, set := range seen {
+		if !set {
+			t.Errorf("no policy of this test sets %s", name)
+		}
+	}
+}
+
+// setFields notes by its path whether each field of a struct has been set, in it or before.
+func setFields(v reflect.Value, path string, seen map[string]bool) {
+	for i := range v.NumField() {
+		field, name := v.Field(i), path+v.Type().Field(i).Name
+		seen[name] = seen[name] || !field.IsZero()
+		if field.Kind() == reflect.Struct && field.Type() != reflect.TypeFor[time.Time]() {
+			setFields(field, name+".", seen)
+		}
+	}
+}
+
+// policiesOfFiles returns the policies of the repository's examples and programs.
+func policiesOfFiles(t *testing.T) (list []policy.Policy) {
+	root, files := "../../../..", 0
+	for _, dir := range []string{"examples", "cmd", "docs", "policy"} {
+		err := filepath.WalkDir(filepath.Join(root, dir), func(path string, _ fs.DirEntry, err error) error {
+			if err != nil || filepath.Ext(path) != ".yaml" {
+				return err
+			}
+			data, err := os.ReadFile(path)
+			if !strings.Contains(string(data), "\npolicies:") && !strings.HasPrefix(string(data), "policies:") {
+				return err
+			}
+			set, err := policyyaml.Decode(data)
+			list, files = append(list, set...), files+1
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if files < 5 {
+		t.Errorf("there are policies in %d files only", files)
+	}
+	return list
 }
 
 // The form has fields for plans and lists, also in a copy, and names their mistakes where they are.
@@ -219,7 +281,7 @@ func TestFormOfCostsAndConditions(t *testing.T) {
 		{"cost", `{"units":1}`, `unknown field "units"`},
 		{"cost", `{"usage":`, "the cost ends too early"},
 		{"cost", "many", `"many" is not a whole number`},
-		{"cost", "0", "0 is not positive; leave it empty for the default"},
+		{"cost", "0", "0 is too small; write 1 or more"},
 		{"cost", "61", "61 is more than the limit 60/1h ever has"},
 		{"enforce", "101", `share "101%": it is not above 0% and at most 100%`},
 		{"warn", "100", "100% is not below 100%"},
@@ -260,14 +322,15 @@ func TestFormOfABan(t *testing.T) {
 
 	// Each row has one wrong part, and what was filled in stays in all three fields.
 	for _, row := range []struct{ after, span, most, place, want string }{
-		{"", "10m", "24h", "ban_after", "it does not say how many refusals in how long"},
-		{"20/month", "10m", "24h", "ban_after", `"20/month" is not a number of refusals`},
-		{"20/1m", "soon", "24h", "ban_for", `for "soon" is not a duration`},
-		{"", "", "24h", "ban_after", "it does not say how many refusals in how long"},
+		{"", "10m", "24h", "ban_after", "it is empty; write a whole number"},
+		{"20/month", "10m", "24h", "ban_after", `"20/month" is not a whole number`},
+		{"20", "soon", "24h", "ban_for", `for "soon" is not a duration`},
+		{"", "", "24h", "ban_after", "it is empty; write a whole number"},
 		{"20 / 1m", "10m", "24h", "ban_after", `"20 / 1m" is more than one word`},
-		{"20/1m", "10m max 12h", "24h", "ban_for", `"10m max 12h" is more than one word`},
-		{"20/1m", "25h", "24h", "ban_for", "for is above max"},
-		{"20/1m", "10m", "9999h", "ban_max", "max 9999h0m0s is not within"},
+		{"-1", "10m", "24h", "ban_after", "-1 is too small; write 1 or more"},
+		{"20", "10m max 12h", "24h", "ban_for", `"10m max 12h" is more than one word`},
+		{"20", "25h", "24h", "ban_for", "for is above max"},
+		{"20", "10m", "9999h", "ban_max", "max 9999h0m0s is not within"},
 	} {
 		got := b.submit("/policies/p/edit", "/policies/p/edit",
 			url.Values{"ban_after": {row.after}, "ban_for": {row.span}, "ban_max": {row.most}})
@@ -282,7 +345,7 @@ func TestFormOfABan(t *testing.T) {
 	}
 
 	// A mistake of two fields together is at the ban, as the policy would wait but for it.
-	wait := url.Values{"on_limit": {"wait"}, "wait": {"1s"}, "ban_after": {"20/1m"}, "ban_for": {"10m"},
+	wait := url.Values{"on_limit": {"wait"}, "wait": {"1s"}, "ban_after": {"20"}, "ban_for": {"10m"},
 		"ban_max": {"24h"}}
 	if text := b.submit("/policies/p/edit", "/policies/p/edit", wait).
 		mistake("ban_after"); text != `only a policy that refuses requests can ban, and on_limit is "wait 1s"` {
@@ -294,7 +357,7 @@ func TestFormOfABan(t *testing.T) {
 		{"", "", "20/1m for 10m max 24h"}, {"2m", "", "20/1m for 2m max 24h"}, {"", "1h", "20/1m for 10m max 1h"},
 		{"48h", "", "20/1m for 48h max 48h"},
 	} {
-		form := url.Values{"ban_after": {"20/1m"}, "ban_for": {row.span}, "ban_max": {row.most}}
+		form := url.Values{"ban_after": {"20"}, "ban_for": {row.span}, "ban_max": {row.most}}
 		b.submit("/policies/p/edit", "/policies/p/edit", form).goes("/policies/p?done=saved")
 		if page := b.get("/policies/p"); !page.shows(row.want) {
 			t.Errorf("%+v is %s", row, page.text)
@@ -302,7 +365,7 @@ func TestFormOfABan(t *testing.T) {
 	}
 
 	// Spaces around the words are no mistake.
-	b.submit("/policies/p/edit", "/policies/p/edit", url.Values{"ban_after": {" 20/1m "}, "ban_for": {"10m"},
+	b.submit("/policies/p/edit", "/policies/p/edit", url.Values{"ban_after": {" 20 "}, "ban_for": {"10m"},
 		"ban_max": {"24h"}}).goes("/policies/p?done=saved")
 
 	page := b.get("/policies/p").want(http.StatusOK)
@@ -321,6 +384,15 @@ func (a *answer) draws(limit string) (found bool) {
 	return found
 }
 
+// filled returns the form of a new policy with some inputs filled in.
+func filled(pairs ...string) url.Values {
+	d := url.Values(blank())
+	for i := 0; i < len(pairs); i += 2 {
+		d.Set(pairs[i], pairs[i+1])
+	}
+	return d
+}
+
 func limit(s string) core.Limit {
 	l, err := core.ParseLimit(s)
 	if err != nil {
@@ -329,49 +401,15 @@ func limit(s string) core.Limit {
 	return l
 }
 
-// The chosen form of the limit, fields or text, is used. The preview fills in the
-// other.
-func TestFormUsesTheChosenLimit(t *testing.T) {
-	w := newWorld(t)
-	b := w.as("admin")
-
-	// Both forms of the limit are filled in, with different limits, so the form shows which one was
-	// used.
-	form := b.get("/new?template=none").form("/new")
-	form["name"], form["apps"], form["limit"], form["quota"] = []string{"p"}, []string{"a"},
-		[]string{"240/1h sliding-window segments=60"}, []string{"7"}
-
-	for by, want := range map[string][2]string{"fields": {"7", "7/1m"},
-		"text": {"240", "240/1h sliding-window segments=60"}} {
-		form["limit_by"], form["do"] = []string{by}, []string{"preview"}
-		got := b.post("/new", form).want(http.StatusOK)
-
-		shown := got.form("/new")
-		if shown.Get("quota") != want[0] || shown.Get("limit") != want[1] || shown.Get("limit_by") != by {
-			t.Errorf("by %s the preview shows %v", by, shown)
-		}
-		if !got.draws(limit(want[1]).String()) {
-			t.Errorf("by %s the page has another drawing", by)
-		}
-	}
-
-	form["limit_by"], form["do"] = []string{"text"}, []string{"save"}
-	b.post("/new", form).goes("/policies/p?done=created")
-	if p, err := w.Policy(t.Context(), w.admin, "p"); err != nil ||
-		p.Limit != limit("240/1h sliding-window segments=60") {
-		t.Errorf("the policy is %+v, %v", p, err)
-	}
-}
-
 func TestFormShowsAllMistakes(t *testing.T) {
 	w := newWorld(t)
 	b := w.as("admin")
 
 	// Every field has a mistake of its own, so none may hide another.
 	form := url.Values{
-		"name": {"Not A Name"}, "limit_by": {"fields"}, "algorithm": {"fixed-window"}, "quota": {"many"},
+		"name": {"Not A Name"}, "algorithm": {"fixed-window"}, "quota": {"many"},
 		"period": {"x"}, "unit": {"m"}, "burst": {"-3"}, "debt": {"-4"},
-		"segments": {"y"}, "key": {"other"}, "key_other": {"nobody+ip"}, "methods": {"GET", "GET"}, "host": {"a b"},
+		"segments": {"y"}, "key": {"other"}, "key_other": {"nobody+ip"}, "methods": {"GET GET"}, "host": {"a b"},
 		"path": {"nowhere"}, "on_limit": {"wait"}, "wait": {"long"},
 		"on_store_error": {"maybe"}, "mode": {"soon"}, "priority": {"high"},
 		"description": {strings.Repeat("x", policy.MaxText+1)},
@@ -400,13 +438,6 @@ func TestFormShowsAllMistakes(t *testing.T) {
 		}
 	}
 
-	// The text of a limit is one field for all of its mistakes.
-	text := b.post("/new", url.Values{"name": {"x"}, "apps": {"a"}, "limit_by": {"text"},
-		"limit": {"many/often burst=x"}, "key": {"ip"}, "on_limit": {"reject"}, "mode": {"enforce"}, "priority": {"0"}})
-	if m := text.want(http.StatusUnprocessableEntity).mistake("limit"); !strings.Contains(m, "quota") ||
-		!strings.Contains(m, "period") || !strings.Contains(m, "burst") {
-		t.Errorf("the mistake beside the text is %q", m)
-	}
 	// Here each number is one, but they do not fit together or are too small.
 	odd := b.post("/new", url.Values{"name": {"x"}, "apps": {"a"}, "limit_by": {"fields"},
 		"algorithm": {"fixed-window"}, "quota": {"0"}, "period": {"0"}, "unit": {"s"}, "burst": {"5"},
@@ -419,7 +450,7 @@ func TestFormShowsAllMistakes(t *testing.T) {
 	}
 
 	// Debt means something to other algorithms, and the field is shown for all.
-	log := url.Values{"name": {"x"}, "apps": {"a"}, "limit_by": {"fields"}, "algorithm": {"sliding-log"},
+	log := url.Values{"name": {"x"}, "apps": {"a"}, "algorithm": {"sliding-log"},
 		"quota": {"9"}, "period": {"1"}, "unit": {"s"}, "debt": {"5"}, "key": {"ip"}, "on_limit": {"reject"},
 		"mode": {"enforce"}, "priority": {"0"}}
 	if m := b.post("/new", log).want(http.StatusUnprocessableEntity).
@@ -437,7 +468,7 @@ func TestFormOfACalendar(t *testing.T) {
 
 	// The fields are filled in from the text of the limit.
 	form := b.get("/policies/p/edit").form("/policies/p/edit")
-	if form.Get("limit_by") != "fields" || form.Get("algorithm") != "calendar" || form.Get("calendar") != "month" ||
+	if form.Get("algorithm") != "calendar" || form.Get("calendar") != "month" ||
 		form.Get("tz") != "Europe/Berlin" || form.Get("start") != "15" {
 		t.Errorf("the form shows %v", form)
 	}
@@ -447,8 +478,7 @@ func TestFormOfACalendar(t *testing.T) {
 
 	// The preview writes the text of what the fields say.
 	got := b.post("/policies/p/edit", form).want(http.StatusOK)
-	if want := "10000/week tz=America/New_York start=7"; got.form("/policies/p/edit").
-		Get("limit") != want || !got.draws(want) {
+	if !got.draws("10000/week tz=America/New_York start=7") {
 		t.Errorf("the preview shows %v", got.form("/policies/p/edit"))
 	}
 
@@ -474,7 +504,7 @@ func TestFormOfACalendarNamesMistakes(t *testing.T) {
 	form["tz"], form["start"], form["do"] = []string{"Mars/Olympus"}, []string{"31"}, []string{"save"}
 	wrong := b.post("/policies/p/edit", form).want(http.StatusUnprocessableEntity)
 	for field, want := range map[string]string{"tz": `tz "Mars/Olympus" is not in the time zone database`,
-		"start": `start "31" is not a day of a week, 1 to 7`, "limit_fields": ""} {
+		"start": `start "31" is not a day of a week, 1 to 7`, "limit": ""} {
 		if m := wrong.mistake(field); (m == "") != (want == "") || !strings.HasPrefix(m, want) {
 			t.Errorf("the mistake beside %s is %q, want %q", field, m, want)
 		}
@@ -505,16 +535,15 @@ func TestValidateShowsMistakesAndDrawing(t *testing.T) {
 	b := w.as("admin")
 
 	// A quota that is fine has no mistake, though the name is wrong.
-	d := blank()
-	d.Name, d.Apps, d.Quota = "Bad Name", []string{"a"}, "50"
-	got := b.get("/validate?" + d.values().Encode()).want(http.StatusOK)
+	form := filled("name", "Bad Name", "apps", "a", "quota", "50")
+	got := b.get("/validate?" + form.Encode()).want(http.StatusOK)
 	if !strings.Contains(got.text, `data-field="name"`) || strings.Contains(got.text, `data-field="quota"`) ||
 		!strings.Contains(got.text, "/drawing.svg?limit=50%2F1m") {
 		t.Errorf("it answers %s", got.text)
 	}
 
-	d.Name = "good"
-	if got := b.get("/validate?" + d.values().Encode()); !strings.Contains(
+	form.Set("name", "good")
+	if got := b.get("/validate?" + form.Encode()); !strings.Contains(
 		got.text, "50 requests a minute for each address") {
 		t.Errorf("it answers %s", got.text)
 	}
@@ -613,19 +642,15 @@ func TestFormKeepsLimitsOfSingleKeys(t *testing.T) {
 		want[key+"x"] = policy.Override{Limit: core.Limit{Quota: 7, Period: time.Minute}}
 	}
 
-	var d draft
-	d.setExceptions(&policy.Policy{Overrides: want})
-	m := mistakes{}
-
-	sent := draftOf(d.values())
-	if got := sent.overrides(m); len(m) > 0 || !reflect.DeepEqual(got, want) {
-		t.Errorf("%v %v\n%s", got, m, d.Overrides)
+	p := policy.Policy{Name: "p", Apps: []string{"a"}, Limit: limit("7/1m burst=3"), Key: "header:X", Overrides: want}
+	sent := draftOf(url.Values(draftFrom(p)))
+	if got, _ := sent.policy(); !reflect.DeepEqual(got.Overrides, want) {
+		t.Errorf("%v\n%s", got, sent.Get("overrides"))
 	}
 
 	// A line without a colon and a space, a text that is no limit, and a key that occurs twice.
-	sent.Overrides = "user:42 9000\na: x\nb: 1/1m\nb: 2/1m"
-	sent.overrides(m)
-	if len(m["overrides"]) != 3 {
+	sent.set("overrides", "user:42 9000\na: x\nb: 1/1m\nb: 2/1m")
+	if _, m := sent.policy(); len(m["overrides"]) != 3 {
 		t.Errorf("%q", m["overrides"])
 	}
 }

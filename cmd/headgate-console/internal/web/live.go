@@ -11,10 +11,9 @@ import (
 // mistakes.
 func validate(r *request) error {
 	d := draftOf(r.req.URL.Query())
-	p, m := d.policy()
-	view := previewOf(p, m, m)
-	var err error
-	if view.Would, err = r.wouldRefuse(d, p, m); err != nil {
+	_, m := d.policy()
+	view, err := r.preview(d, m)
+	if err != nil {
 		return err
 	}
 	return r.fragment("form", "preview", view)

@@ -30,9 +30,7 @@ func matrix() []cell {
 	own := url.Values{"password": {password}}
 
 	policyForm := func(name string) url.Values {
-		d := blank()
-		d.Name, d.Apps, d.Version = name, []string{"a"}, 1
-		return d.values()
+		return filled("name", name, "apps", "a", "version", "1")
 	}
 
 	// A policy that a user may not see is a 404, and one that they see but may not change a 403.

@@ -13,13 +13,12 @@ import (
 func TestFormReportsAPeriodThatIsNotPositive(t *testing.T) {
 	w := newWorld(t)
 	b := w.as("admin")
-	for period, mistake := range map[string]string{"0": `"0" is too short; write 1 or more`,
-		"-1": `"-1" is too short; write 1 or more`, "00": `"00" is too short; write 1 or more`,
-		"-2147483648": `"-2147483648" is too short; write 1 or more`} {
+	for period, mistake := range map[string]string{"0": "0 is too small; write 1 or more",
+		"-1": "-1 is too small; write 1 or more", "00": "0 is too small; write 1 or more",
+		"-2147483648": "-2147483648 is too small; write 1 or more"} {
 		// The quota is wrong as well, so the limit cannot be read as a whole.
-		d := blank()
-		d.Name, d.Apps, d.Quota, d.Period = "x", []string{"a"}, "many", period
-		got := b.post("/new", d.values()).want(http.StatusUnprocessableEntity)
+		d := filled("name", "x", "apps", "a", "quota", "many", "period", period)
+		got := b.post("/new", d).want(http.StatusUnprocessableEntity)
 
 		for field, want := range map[string]string{"quota": `"many" is not a whole number`, "period": mistake} {
 			if text := got.mistake(field); text != want || !got.links("#"+field) {

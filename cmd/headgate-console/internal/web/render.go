@@ -198,6 +198,7 @@ func helpers() template.FuncMap {
 		"join":    strings.Join,
 		"words":   onLimitWords,
 		"at":      at,
+		"odd":     func(n int) bool { return n%2 == 1 },
 		"segment": url.PathEscape,
 
 		"whoTable": func(rule, title, word, query string, l whoList) whoTable {

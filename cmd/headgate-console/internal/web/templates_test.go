@@ -15,68 +15,50 @@ import (
 	"github.com/headgate/headgate/policy"
 )
 
-// Each template leads to a form that needs no more than an application, and then makes the policy
-// of the template, in shadow, which a program can follow.
-func TestTemplates(t *testing.T) {
+// Each start leads to a form that needs no more than an application, and then makes the policy of
+// the start, in shadow, which a program can follow.
+func TestStarts(t *testing.T) {
 	w := newWorld(t)
 	b := w.as("admin")
 
 	page := b.get("/new").want(http.StatusOK)
 	var names []string
-	for _, k := range kindsOfUse() {
-		names = append(names, k.Name)
-		t.Run(k.Name, func(t *testing.T) {
-			link := "/new?template=" + k.Name
-			k.showsIn(t, page.card(link), b.get(link).want(http.StatusOK))
+	for _, s := range starts() {
+		name := s.Policy.Name
+		names = append(names, name)
+		t.Run(name, func(t *testing.T) {
+			link := "/new?template=" + name
+			if !page.links(link) {
+				t.Error("the form of a new policy does not lead to it")
+			}
+			form := b.get(link).want(http.StatusOK)
+			text := words(form.byID("preview"))
+			if !strings.Contains(text, "Still to fill in: Applications") || !form.draws(s.Policy.Limit.String()) {
+				t.Errorf("the preview is %q", text)
+			}
+
+			// Where the program has to do something, the form says so.
+			if n := form.byID("needs"); (n != nil) != (s.Needs != "") || n != nil && words(n) != s.Needs {
+				t.Error("the form does not say what the program needs, or says it in vain")
+			}
 
 			// The application is all that the form still needs.
-			b.submit(link, "/new", url.Values{"apps": {"b"}}).goes("/policies/" + k.Name + "?done=created")
-			got, err := w.Policy(t.Context(), w.admin, k.Name)
+			b.submit(link, "/new", url.Values{"apps": {"b"}}).goes("/policies/" + name + "?done=created")
+			got, err := w.Policy(t.Context(), w.admin, name)
 			w.must(err)
 
-			made := k.Policy
+			made := s.Policy
 			made.Apps = []string{"b"}
 			if d := service.Diff(made, got); len(d) != 0 || got.Mode != policy.Shadow {
-				t.Errorf("the policy differs from the template: %v", d)
+				t.Errorf("the policy differs from the start: %v", d)
 			}
 			follows(t, got)
 		})
 	}
 
-	// A template that is added or dropped has to be decided here as well.
+	// A start that is added or dropped has to be decided here as well.
 	if want := []string{"public-api", "login", "report", "llm-tokens", "plans", "webhook"}; !slices.Equal(names, want) {
-		t.Errorf("the templates are %v, want %v", names, want)
-	}
-
-	// A card counts tokens and not requests, as that policy does.
-	if got, want := page.card("/new?template=llm-tokens"),
-		"100000 tokens a minute to /v1/chat/completions for each API key, at most 50000 in debt; others are refused."; !strings.Contains(got, want) {
-		t.Errorf("the card of tokens says %q", got)
-	}
-
-	if card := page.card("/new?template=none"); !strings.Contains(card, "Start from nothing") {
-		t.Errorf("the last card says %q", card)
-	}
-}
-
-// showsIn checks the card of a template, and its form.
-func (k kindOfUse) showsIn(t *testing.T, card string, form *answer) {
-	t.Helper()
-
-	if !strings.Contains(card, k.Words()) || k.Words() == "not a valid policy" {
-		t.Errorf("the card says %q and not %q", card, k.Words())
-	}
-
-	// Where the program has to do something, the card and the form say so.
-	if k.Needs != "" && (!strings.Contains(card, k.Needs) || form.byID("needs") == nil ||
-		words(form.byID("needs")) != k.Needs) {
-		t.Errorf("the card or the form does not say what the program needs: %q", card)
-	}
-
-	text := words(form.byID("preview"))
-	if !strings.Contains(text, k.Policy.Limit.String()) ||
-		!strings.Contains(text, "Still to fill in: Applications") || !form.draws(k.Policy.Limit.String()) {
-		t.Errorf("the preview is %q", text)
+		t.Errorf("the starts are %v, want %v", names, want)
 	}
 }
 
@@ -101,20 +83,6 @@ func follows(t *testing.T, p policy.Policy) {
 	if _, err := policy.Compile("b", []policy.Policy{p}, policy.Bindings{}); (err != nil) != (p.Name == "plans") {
 		t.Errorf("a program without bindings: %v", err)
 	}
-}
-
-// card returns the text of the card with a link.
-func (a *answer) card(link string) (text string) {
-	a.each(func(n *html.Node) {
-		if n.Data == "li" && strings.Contains(attr(n, "class"), "use") {
-			for d := range n.Descendants() {
-				if d.Data == "a" && attr(d, "href") == link {
-					text = words(n)
-				}
-			}
-		}
-	})
-	return text
 }
 
 // A name that is taken gets a number, and that of a policy which the user may not see does not.
@@ -165,7 +133,7 @@ func TestTemplateApplication(t *testing.T) {
 		want []string
 	}{
 		{admin, "/new?template=login", nil}, {admin, "/new?template=login&app=b", []string{"b"}},
-		{admin, "/new?template=none&app=none", nil},
+		{admin, "/new?app=none", nil},
 		{owner, "/new?template=login", []string{"b"}}, {owner, "/new?template=login&app=a", []string{"b"}},
 	} {
 		if got := row.b.get(row.page).want(http.StatusOK).form("/new")["apps"]; !slices.Equal(got, row.want) {
@@ -205,17 +173,18 @@ func TestTemplatesOfHostileNames(t *testing.T) {
 	}
 }
 
-// The form asks in the order of the decision, and what few people need is closed until it has
-// something or a mistake.
-func TestFormOrderAndAdvanced(t *testing.T) {
+// The form asks in the order of its sentences. What is rare is folded to a line that says what is
+// there, and open where something is wrong.
+func TestFormOrderAndFolds(t *testing.T) {
 	w := newWorld(t)
 	b := w.as("admin")
-	page := b.get("/new?template=none&app=a").want(http.StatusOK)
+	page := b.get("/new?app=a").want(http.StatusOK)
 
 	// The places rise from one id to the next, which is the order on the page.
 	at := -1
-	for _, id := range []string{"name", "apps", "description", "methods", "path", "key", "quota", "period", "burst",
-		"on_limit", "mode", "advanced-label", "algorithm", "plans", "access", "on_store_error", "priority"} {
+	for _, id := range []string{"name", "apps", "description", "methods", "path", "narrowed", "key", "quota", "period",
+		"counting", "burst", "plans", "on_limit", "banning", "access", "on_store_error", "mode", "priority", "comment",
+		"preview"} {
 		place := strings.Index(page.text, ` id="`+id+`"`)
 		if place <= at {
 			t.Errorf("%s is not after what comes before it", id)
@@ -223,37 +192,45 @@ func TestFormOrderAndAdvanced(t *testing.T) {
 		at = place
 	}
 
-	parts := []string{"banning", "counting", "planned", "excepting", "failing"}
-	opened := func(a *answer) (list []string) {
-		for _, id := range parts {
-			if has(a.byID(id), "open") {
-				list = append(list, id)
+	folds := func(a *answer) (open []string, said map[string]string) {
+		said = map[string]string{}
+		for _, p := range parts {
+			n := a.byID(p.ID)
+			if has(n, "open") {
+				open = append(open, p.ID)
+			}
+			said[p.ID] = words(n.FirstChild)
+		}
+		return open, said
+	}
+
+	for name, want := range map[string]map[string]string{
+		"":        {"counting": "+ burst, debt, exact window, calendar, at the same time", "banning": "+ ban callers who go on"},
+		"login":   {"counting": "Sliding log Change", "banning": "Ban after 20 refusals in 1m for 10m, up to 24h Change"},
+		"plans":   {"planned": "Plans free: 1000/1h, pro: 100000/1h burst=500 · Plan by user Change"},
+		"webhook": {"counting": "At once at most 50 Change"},
+	} {
+		open, said := folds(b.get("/new?template=" + name).want(http.StatusOK))
+		if len(open) > 0 {
+			t.Errorf("%s: these are open: %v", name, open)
+		}
+		for id, text := range want {
+			if said[id] != text {
+				t.Errorf("%s: %s says %q, want %q", name, id, said[id], text)
 			}
 		}
-		return list
 	}
 
-	// A part is open where the template fills something in.
-	for name, want := range map[string][]string{
-		"none": nil, "public-api": nil, "login": {"banning", "counting", "failing"}, "report": {"counting"},
-		"llm-tokens": {"counting"},
-		"plans":      {"planned"}, "webhook": {"failing"},
-	} {
-		if got := opened(b.get("/new?template=" + name)); !slices.Equal(got, want) {
-			t.Errorf("of the template %s these are open: %v, want %v", name, got, want)
-		}
-	}
-
-	// So it is where a mistake is, which is hard to find otherwise.
+	// A mistake would be hard to find in a part that is closed.
 	for field, want := range map[string]string{
 		"ban_for": "banning", "debt": "counting", "segments": "counting", "algorithm": "counting", "plans": "planned",
-		"deny_status": "excepting",
-		"priority":    "failing", "on_store_error": "failing",
+		"deny_status": "excepting", "priority": "gradual", "warn": "gradual", "host": "narrowed", "cost": "priced",
+		"headers": "narrowed",
 	} {
-		got := b.submit("/new?template=none&app=a", "/new", url.Values{"name": {"x"}, field: {"?"}}).
+		got := b.submit("/new?app=a", "/new", url.Values{"name": {"x"}, field: {"? ?"}}).
 			want(http.StatusUnprocessableEntity)
-		if list := opened(got); !slices.Equal(list, []string{want}) {
-			t.Errorf("with a mistake in %s these are open: %v, want %s", field, list, want)
+		if open, _ := folds(got); !slices.Equal(open, []string{want}) {
+			t.Errorf("with a mistake in %s these are open: %v, want %s", field, open, want)
 		}
 	}
 }
@@ -262,7 +239,7 @@ func TestFormOrderAndAdvanced(t *testing.T) {
 func TestPreviewSaysWhatIsMissing(t *testing.T) {
 	w := newWorld(t)
 	b := w.as("admin")
-	d := blank()
+	form := filled()
 
 	// The rows change the same draft one after another.
 	for _, row := range []struct {
@@ -272,14 +249,14 @@ func TestPreviewSaysWhatIsMissing(t *testing.T) {
 	}{
 		{func() {}, "100 requests a minute for each address; others are counted and pass (shadow).",
 			[]string{"Name", "Applications"}},
-		{func() { d.Name = "No Name" }, "100 requests a minute", []string{"Name", "Applications"}},
-		{func() { d.Name, d.Apps = "x", []string{"a"} }, "100 requests a minute", nil},
-		{func() { d.Period = "0" }, "This appears as soon as", []string{"Period"}},
-		{func() { d.Quota, d.Path = "0", "x" }, "This appears as soon as", []string{"Path", "Requests", "Period"}},
+		{func() { form.Set("name", "No Name") }, "100 requests a minute", []string{"Name", "Applications"}},
+		{func() { form["name"], form["apps"] = []string{"x"}, []string{"a"} }, "100 requests a minute", nil},
+		{func() { form.Set("period", "0") }, "This appears as soon as", []string{"Period"}},
+		{func() { form["quota"], form["path"] = []string{"0"}, []string{"x"} }, "This appears as soon as", []string{"Path", "Requests", "Period"}},
 	} {
 		row.change()
 
-		got := b.get("/validate?" + d.values().Encode()).want(http.StatusOK)
+		got := b.get("/validate?" + form.Encode()).want(http.StatusOK)
 
 		// The links of the paragraph lead to the fields that are still open.
 		var open []string

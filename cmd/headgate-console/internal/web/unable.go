@@ -93,18 +93,16 @@ func (r *request) lacks(apps []string) map[string]string {
 	}
 	networks := policy.Policy{Key: "ip"}
 	networks.Access.Deny.Networks = []string{"192.0.2.0/24"}
-	note("networks", networks)
-	r.notePlans(all, apps, note)
-	return lacks
-}
+	note("allow_networks", networks)
+	note("deny_networks", networks)
 
-// notePlans notes plans if no instance has a function that knows those of callers.
-func (r *request) notePlans(all []policy.Instance, apps []string, note func(string, policy.Policy)) {
+	// Plans are out of reach if no instance has a function that knows those of callers.
 	plans := policy.Policy{Key: "ip", Plans: map[string]core.Limit{}, PlanBy: "user"}
-	for _, i := range all {
-		if slices.Contains(apps, i.App) && i.Can != nil && len(i.Can.Plans) > 0 {
-			return
-		}
+	if !slices.ContainsFunc(all, func(i policy.Instance) bool {
+		return slices.Contains(apps, i.App) && i.Can != nil && len(i.Can.Plans) > 0
+	}) {
+		note("plans", plans)
+		note("plan_by", plans)
 	}
-	note("plans", plans)
+	return lacks
 }

@@ -79,9 +79,7 @@ func TestConfirmationSaysWhatWillNotBeInForce(t *testing.T) {
 	w.fleet.instances = []policy.Instance{shop("i1"), shop("i2"), shop("i3"), shop("i4"), shop("i5"),
 		{ID: "unknown", App: "a", Version: "7-abc"}}
 	b := w.as(service.FirstUser)
-	d := blank()
-	d.Name, d.Apps, d.KeyBy = "per-user", []string{"a"}, "user"
-	b.post("/new", d.values()).goes("/policies/per-user?done=created")
+	b.post("/new", filled("name", "per-user", "apps", "a", "key", "user")).goes("/policies/per-user?done=created")
 
 	const want = "Not everything is in force per-user, version 1, will not be in force in i1, i2, i3 and 2 more of a. " +
 		noUser
@@ -126,7 +124,7 @@ func TestFormGreysOutWhatNoInstanceCanDo(t *testing.T) {
 		"no application is chosen": {[]policy.Instance{behind}, "", ""},
 	} {
 		w.fleet.instances = c.instances
-		page := b.get("/new?template=none&app=" + c.app).want(http.StatusOK)
+		page := b.get("/new?app=" + c.app).want(http.StatusOK)
 		if got := strings.Join(page.disabled(), " "); got != c.want {
 			t.Errorf("%s: %q is greyed out, want %q", name, got, c.want)
 		}
@@ -137,21 +135,19 @@ func TestFormGreysOutWhatNoInstanceCanDo(t *testing.T) {
 
 	// A policy that has it already can be edited, and loses nothing.
 	w.fleet.instances = []policy.Instance{behind}
-	d := blank()
-	d.Name, d.Apps, d.KeyBy, d.Plans, d.PlanBy = "p", []string{"a"}, "user", "pro: 9/1m", "x"
-	b.post("/new", d.values()).goes("/policies/p?done=created")
+	b.post("/new", filled("name", "p", "apps", "a", "key", "user", "plans", "pro: 9/1m", "plan_by", "x")).goes("/policies/p?done=created")
 	edit := b.get("/policies/p/edit").want(http.StatusOK)
 	if got := strings.Join(edit.disabled(), " "); got != "allow_networks deny_networks" {
 		t.Errorf("%q is greyed out", got)
 	}
 }
 
-// disabled returns the values of radio buttons and the names of other fields that are greyed out.
+// disabled returns the values of options and the names of other fields that are greyed out.
 func (a *answer) disabled() (list []string) {
 	a.each(func(n *html.Node) {
 		switch {
 		case !has(n, "disabled"):
-		case attr(n, "type") == "radio":
+		case n.Data == "option":
 			list = append(list, attr(n, "value"))
 		default:
 			list = append(list, attr(n, "name"))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -106,12 +107,11 @@ func TestFormSaysWhatWouldBeRefused(t *testing.T) {
 
 	const says = "It would have refused 15,000 of 18,120 requests of the last hour, at least 1 caller. " +
 		"So far it has refused 12,000."
-	b, d := w.as("admin"), draftFrom(p)
-	if got := b.get("/validate?" + d.values().Encode()).want(http.StatusOK); got.byID("would") != nil {
+	b, form := w.as("admin"), url.Values(draftFrom(p))
+	if got := b.get("/validate?" + form.Encode()).want(http.StatusOK); got.byID("would") != nil {
 		t.Errorf("without a change it says %s", got.text)
 	}
-	d.LimitBy, d.LimitText = "text", "50/1m fixed-window aligned"
-	form := d.values()
+	form["quota"], form["algorithm"], form["aligned"] = []string{"50"}, []string{"fixed-window"}, []string{"yes"}
 	if got := words(b.get("/validate?" + form.Encode()).want(http.StatusOK).byID("would")); got != says {
 		t.Errorf("as it is typed: %q", got)
 	}

@@ -45,6 +45,10 @@ function check(form) {
     try {
       const part = await ask(form.dataset.live + "?" + query, running.signal);
       mark(part);
+      for (const said of part.querySelectorAll("[data-part]")) {
+        document.querySelector(`#${said.dataset.part} > summary`).replaceChildren(...said.childNodes);
+      }
+      part.querySelector("details").open = preview.querySelector("details").open;
       preview.replaceChildren(...part.childNodes);
     } catch {
       // The form is checked again when it is sent.
@@ -58,6 +62,12 @@ function check(form) {
   });
 }
 
+// fold has the preview open beside the form, and closed where it is a bar below it.
+function fold(wide) {
+  const folded = document.querySelector("#preview details");
+  if (folded) folded.open = wide.matches;
+}
+
 // agree has the words of the units follow the number before them: 1 minute, 2 minutes.
 function agree(number) {
   const words = number.form.elements.namedItem("unit").options;
@@ -68,8 +78,8 @@ function agree(number) {
 
 // fieldOf returns the field that shows the mistakes of an input.
 function fieldOf(name) {
-  if (name === "other_methods") return "methods";
   if (name === "unit") return "period";
+  if (/^(allow|deny)_/.test(name)) return "access";
   return name;
 }
 
@@ -250,6 +260,9 @@ function localizeAll() {
 }
 
 for (const form of document.querySelectorAll("form[data-live]")) check(form);
+const wide = matchMedia("(min-width: 60rem)");
+wide.addEventListener("change", fold);
+fold(wide);
 for (const form of document.querySelectorAll("form[data-filter]")) filter(form);
 tickAll();
 for (const number of document.querySelectorAll("#period")) agree(number);
