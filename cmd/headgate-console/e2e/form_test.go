@@ -158,9 +158,10 @@ func (j *journey) shortForm() {
 
 				high, wide := eval[int](b, bodyHigh), eval[int](b, `document.documentElement.scrollWidth`)
 				if high > size[1] || wide > size[0] {
-					j.t.Errorf("%s is %d pixels high, want %d at most, and %d wide of %d", path, high, size[1], wide, size[0])
+					j.t.Errorf("%s is %d pixels high, want %d at most, and %d wide of %d",
+						path, high, size[1], wide, size[0])
 				}
-				if n := eval[int](b, `document.querySelectorAll("main form details[open]:not(#preview *)").length`); n != 0 {
+				if n := eval[int](b, `document.querySelectorAll(".fold[open]").length`); n != 0 {
 					j.t.Errorf("%s has %d parts that are open", path, n)
 				}
 				b.quiet()

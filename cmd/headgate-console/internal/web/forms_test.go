@@ -86,7 +86,8 @@ func TestFormRoundTrip(t *testing.T) {
 				Query: map[string]policy.Values{"q": {"*"}}, Claims: map[string]policy.Values{"plan": {"free"}},
 				Except: []string{"/healthz"}}},
 		{Limit: limit("9/1m"), Key: "ip", CountOnly: policy.Statuses{"401"},
-			Cost: policy.Cost{Usage: "cost", Estimate: 1, AtMost: 2, Prices: map[string]policy.Price{"*": {Input: "1", Output: "2.5"}}}},
+			Cost: policy.Cost{Usage: "cost", Estimate: 1, AtMost: 2,
+				Prices: map[string]policy.Price{"*": {Input: "1", Output: "2.5"}}}},
 	}...)
 
 	seen := map[string]bool{}

@@ -60,8 +60,9 @@ func (d draft) policy() (policy.Policy, mistakes) {
 		Match: policy.Match{
 			Methods: strings.FieldsFunc(strings.ToUpper(d.Get("methods")), isSeparator),
 			Host:    strings.ToLower(d.Get("host")), Path: d.Get("path"), Except: lines(d.Get("except")),
-			Headers: table(m, "headers", d.Get("headers"), "X-Plan: free"), Query: table(m, "query", d.Get("query"), "export: csv"),
-			Claims: table(m, "claims", d.Get("claims"), "plan: free"),
+			Headers: table(m, "headers", d.Get("headers"), "X-Plan: free"),
+			Query:   table(m, "query", d.Get("query"), "export: csv"),
+			Claims:  table(m, "claims", d.Get("claims"), "plan: free"),
 		},
 		Cost: d.cost(m), Refund: statuses(d.Get("refund")), CountOnly: statuses(d.Get("count_only")),
 		Enforce: d.share(m, "enforce"), Warn: d.share(m, "warn"), Ban: d.ban(m), PlanBy: d.Get("plan_by"),
