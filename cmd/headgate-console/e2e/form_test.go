@@ -279,6 +279,17 @@ func (j *journey) mistakesOfTheForm() {
 		return eval[string](b, `document.getElementById("period-error").textContent + document.getElementById("name-error").textContent`) == ""
 	})
 
+	// A part says on its line what was filled in, and the bar of the preview stays as it is.
+	b.unfold("+ ban callers who go on")
+	b.fill("Ban after", "20")
+	b.until("the line of the ban says so", func() bool {
+		return eval[string](b, `document.querySelector("#banning .has")?.textContent ?? ""`) ==
+			"Ban after 20 refusals in 1m for 10m, up to 24h"
+	})
+	if eval[bool](b, `document.querySelector("#preview details").open`) {
+		j.t.Error("the bar of the preview has opened by itself")
+	}
+
 	if text := eval[string](b, `document.querySelector("[name=unit]").selectedOptions[0].text`); text != "minute" {
 		j.t.Errorf("the unit of 1 is %q", text)
 	}
