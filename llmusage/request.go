@@ -30,9 +30,9 @@ type Request struct {
 // ReadRequest reads the body of a request to one of the APIs: max_tokens, max_completion_tokens,
 // max_output_tokens, maxOutputTokens, maxTokens or num_predict, n, best_of or candidateCount, and
 // model. Of a number that stands more than once the largest counts, as an API may read any. A byte
-// order mark before the object is ignored, as by some APIs. What is no JSON object is for the API to
-// refuse, and says nothing but its length. The time is linear in the length, whatever the body is:
-// some milliseconds for a megabyte.
+// order mark before the object is ignored, as by some APIs. What is no JSON object is for the API
+// to refuse, and says nothing but its length. The time is linear in the length, whatever the body
+// is: some milliseconds for a megabyte.
 func ReadRequest(body []byte) Request {
 	r := Request{Prompt: int64(len(body)) / 4}
 	body = bytes.TrimPrefix(body, []byte("\ufeff"))
