@@ -79,8 +79,10 @@ func TestRequestIsReadHoweverItIsWritten(t *testing.T) {
 		`{"n\"":9,"":9,"x":"\"n\":9","n":2}`:            " 0 2",
 		`{"a":{"n":9},"b":[{"n":9},"}"],"c":"{","n":1}`: " 0 1",
 		`{"n":5,"n":3}`: " 0 5", // an API may read either
-		`{"options":{"num_predict":7},"options":{}}`:                                                        " 7 0",
-		`{"options":[{"num_predict":7}]}`:                                                                   " 0 0",
+		`{"options":{"num_predict":7},"options":{}}`: " 7 0",
+		`{"options":[{"num_predict":7}]}`:            " 0 0",
+
+		// A name that has a number and none may mean either to an API.
 		`{"max_tokens":5,"max_tokens":null}`:                                                                fmt.Sprint(" ", int64(maxCount), " 0"),
 		`{"max_tokens":-1,"max_tokens":5}`:                                                                  fmt.Sprint(" ", int64(maxCount), " 0"),
 		`{"max_tokens":0,"max_tokens":null}`:                                                                " 0 0",
@@ -93,9 +95,11 @@ func TestRequestIsReadHoweverItIsWritten(t *testing.T) {
 		`{"generation_config":{"max_output_tokens":null,"max_output_tokens":1}}`:                            fmt.Sprint(" ", int64(maxCount), " 0"),
 		`{"max_completion_tokens":1,"max_completion_tokens":null}`:                                          fmt.Sprint(" ", int64(maxCount), " 0"),
 		`{"max_output_tokens":1,"max_output_tokens":null}`:                                                  fmt.Sprint(" ", int64(maxCount), " 0"),
-		`{"n":5,"n":null}`:                       " 0 5", // null is one answer
-		"\ufeff{\"max_tokens\":3}":               " 3 0",
-		"\ufeff\ufeff{\"n\":3}":                  " 0 0", // no API reads two
+
+		`{"n":5,"n":null}`:         " 0 5", // null is one answer
+		"\ufeff{\"max_tokens\":3}": " 3 0",
+		"\ufeff\ufeff{\"n\":3}":    " 0 0", // no API reads two
+
 		`{"n":true}`:                             fmt.Sprint(" 0 ", int64(maxCount)),
 		`{"n":{}}`:                               fmt.Sprint(" 0 ", int64(maxCount)),
 		`{"n":` + strings.Repeat("1", 500) + `}`: fmt.Sprint(" 0 ", int64(maxCount)),
