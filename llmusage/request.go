@@ -35,6 +35,7 @@ type Request struct {
 // is: some milliseconds for a megabyte.
 func ReadRequest(body []byte) Request {
 	r := Request{Prompt: int64(len(body)) / 4}
+
 	body = bytes.TrimPrefix(body, []byte("\ufeff"))
 	if !json.Valid(body) {
 		return r
@@ -43,6 +44,7 @@ func ReadRequest(body []byte) Request {
 	// The APIs look for the names as they are written here, and some have a table of them.
 	var model []byte
 	var o outputs
+
 	f := fieldsOf(body)
 	for name, value, ok := f.field(); ok; name, value, ok = f.field() {
 		switch string(name) {
