@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -162,8 +163,9 @@ func (b *big) ban(client redis.UniversalClient) {
 	ctx := b.t.Context()
 	fleet, err := web.RedisFleet(client, b.app.Live, "")
 	b.must(err)
-	banning, err := b.app.Service.Banning(ctx, b.actors[service.FirstUser])
+	banning, err := b.app.Service.PoliciesOf(ctx, b.actors[service.FirstUser], "")
 	b.must(err)
+	banning = slices.DeleteFunc(banning, func(p policy.Policy) bool { return p.Ban == core.Ban{} })
 
 	var names []string
 	for i := range manyBans {

@@ -56,12 +56,10 @@ var variants = map[string][]string{
 	"/policies":                 {"page=100", "search=p00", "search=nothing+like+it", "app=a", "mode=shadow", "sort=-updated", "sort=-share", "sort=refused&page=100", "refusing=now", "refusing=now&sort=-share", "app=a&mode=shadow&search=9&sort=priority"},
 	"/policies/{name}":          {"range=7d", "range=30d"},
 	"/policies/{name}/live":     {"range=30d"},
-	"/bans":                     {"policy=p00000"},
 	"/deleted":                  {"page=2", "page=400"},
 	"/audit":                    {"actor=admin", "action=nothing", "object=policy:p00000", "outcome=refused", "since=2026-01-01&action=policy.update"},
 	"/export":                   {"app=a", "format=json"},
-	"/who":                      {"app=a"},
-	"/tester":                   {"app=a"},
+	"/keys":                     {"app=a", "view=banned&policy=p00000", "policy=p00000&key=192.0.2.1"},
 	"/api/policies":             {"per_page=100", "app=a&search=9", "sort=-refused", "refusing=now"},
 	"/api/traffic":              {"app=a", "app=a&policy=p00000"},
 	"/api/traffic/policies":     {"app=a"},
@@ -118,7 +116,7 @@ func askAll(t *testing.T, db string) {
 
 		// This policy was deleted, and its history is that of a name out of thousands.
 		b.measure(get(user, "/policies/d10000/history"))
-		b.measure(post(user, "/tester", url.Values{"app": {"a"}, "method": {"GET"}, "path": {"/p/00000"},
+		b.measure(post(user, "/keys/try", url.Values{"app": {"a"}, "method": {"GET"}, "path": {"/p/00000"},
 			"address": {"192.0.2.1"}}))
 		b.measureImports(user)
 	}

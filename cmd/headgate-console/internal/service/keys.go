@@ -9,7 +9,6 @@ import (
 
 	"github.com/headgate/headgate/cmd/headgate-console/internal/auth"
 	"github.com/headgate/headgate/cmd/headgate-console/internal/store"
-	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/policy"
 )
 
@@ -162,15 +161,6 @@ func (s *Service) changeKey(
 		s.auditRefusal(ctx, a, verb, policyObject(name), "it failed: the key may be as it was")
 	}
 	return err
-}
-
-// Banning returns the policies that the actor sees and that ban keys, by name.
-func (s *Service) Banning(ctx context.Context, a Actor) (list []policy.Policy, err error) {
-	err = s.ask(ctx, a, "policy.list", "policies", func(d *action) error {
-		list, err = d.selected(func(p policy.Policy) bool { return p.Ban != (core.Ban{}) })
-		return err
-	})
-	return list, err
 }
 
 // keyText returns the form of a key in the audit log: its digest if the key may be a secret

@@ -127,10 +127,6 @@ func matrix() []row {
 			_, err := w.PoliciesOf(ctx, a, "")
 			return err
 		}, everyone},
-		{"Banning", func(ctx context.Context, w *world, a Actor) error {
-			_, err := w.Banning(ctx, a)
-			return err
-		}, everyone},
 		{"Reasons", func(ctx context.Context, w *world, a Actor) error {
 			_, err := w.Reasons(ctx, a, nil)
 			return err

@@ -89,8 +89,8 @@ func TestGetChangesNothing(t *testing.T) {
 func TestCookieIsForThisHostOnly(t *testing.T) {
 	w := newWorld(t)
 	b := w.browser()
-	got := b.post("/login", url.Values{"name": {"admin"}, "password": {password}, "next": {"/tester?app=a"}}).
-		goes("/tester?app=a")
+	got := b.post("/login", url.Values{"name": {"admin"}, "password": {password}, "next": {"/keys?app=a"}}).
+		goes("/keys?app=a")
 
 	cookie := got.header.Get("Set-Cookie")
 	for _, want := range []string{"headgate=", "Path=/", "HttpOnly", "SameSite=Lax", "Expires="} {

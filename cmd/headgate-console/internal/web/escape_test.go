@@ -161,8 +161,8 @@ func TestEscapeTextsSentBack(t *testing.T) {
 
 	list := injections()
 	for _, page := range []struct{ at, action string }{
-		{"/new", "/new"}, {"/policies/p/edit", "/policies/p/edit"}, {"/tester", "/tester"},
-		{"/keys", "/keys"}, {"/import", "/import"},
+		{"/new", "/new"}, {"/policies/p/edit", "/policies/p/edit"},
+		{"/keys?view=one", "/keys/try"}, {"/import", "/import"},
 		{"/apps", "/apps"}, {"/users", "/users"}, {"/settings", "/settings"}, {"/account", "/account/tokens"},
 		{"/account", "/account/password"}, {"/login", "/login"},
 	} {
@@ -206,8 +206,8 @@ func TestEscapeTextsInURLs(t *testing.T) {
 		for _, path := range []string{
 			"/policies?search=" + q, "/policies?app=" + q, "/policies?sort=" + q, "/policies?mode=" + q,
 			"/policies/" + url.PathEscape(text), "/users/" + url.PathEscape(text),
-			"/audit?actor=" + q + "&since=" + q + "&action=" + q, "/keys?policy=" + q, "/bans?policy=" + q,
-			"/tester?app=" + q, "/stats?app=" + q, "/?app=" + q + "&range=" + q, "/live?app=" + q,
+			"/audit?actor=" + q + "&since=" + q + "&action=" + q, "/keys?policy=" + q, "/keys?key=" + q, "/keys?view=" + q,
+			"/keys?app=" + q, "/stats?app=" + q, "/?app=" + q + "&range=" + q, "/live?app=" + q,
 			"/login?next=" + q, "/validate?name=" + q + "&quota=" + q,
 			"/apps/delete?name=" + q, "/policies?done=" + q, "/drawing.svg?limit=" + q,
 		} {

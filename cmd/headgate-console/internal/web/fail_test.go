@@ -129,13 +129,13 @@ func TestRedisOutageIsShown(t *testing.T) {
 	w.policy("p", "5/1m")
 	w.fleet.away = errors.New("a secret address does not answer")
 	b := w.as("admin")
-	got := b.post("/keys", url.Values{"policy": {"p"}, "key": {"x"}}).want(http.StatusServiceUnavailable)
+	got := b.get("/keys?policy=p&key=x").want(http.StatusServiceUnavailable)
 	live := b.get("/").want(http.StatusOK)
 	if strings.Contains(got.text+live.text, "secret") || !strings.Contains(live.text, "Redis does not answer") {
 		t.Error("the pages say too much or too little")
 	}
 	form := url.Values{"app": {"a"}, "method": {"GET"}, "path": {"/"}, "address": {"192.0.2.1"}}
-	b.post("/tester", form).want(http.StatusOK)
+	b.post("/keys/try", form).want(http.StatusOK)
 }
 
 // A Redis that is frozen refuses nothing: it lets the time of a question pass.
@@ -148,7 +148,7 @@ func TestFrozenRedisIsNamedAsTheReason(t *testing.T) {
 
 	key := url.Values{"policy": {"p"}, "key": {"192.0.2.7"}, "units": {"1"}, "until": {inAnHour()}, "zone": {"UTC"}}
 	for path, form := range map[string]url.Values{
-		"/keys": key, "/keys/reset": confirmed(key), "/keys/lift": confirmed(key),
+		"/keys/reset": confirmed(key), "/keys/lift": confirmed(key),
 		"/keys/grant": confirmed(key), "/keys/revoke": confirmed(key), "/keys/debit": confirmed(key),
 	} {
 		got := b.post(path, form).want(http.StatusServiceUnavailable)

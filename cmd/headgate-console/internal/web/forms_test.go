@@ -370,7 +370,7 @@ func TestFormOfABan(t *testing.T) {
 		"ban_max": {"24h"}}).goes("/policies/p?done=saved")
 
 	page := b.get("/policies/p").want(http.StatusOK)
-	if !page.shows("20/1m for 10m max 24h") || !page.links("/bans?policy=p") {
+	if !page.shows("20/1m for 10m max 24h") || !page.links("/keys?policy=p") {
 		t.Errorf("the page of the policy is %s", page.text)
 	}
 

@@ -2,11 +2,8 @@ package web
 
 import (
 	"context"
-	"encoding/base64"
 	"errors"
-	"fmt"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
@@ -18,30 +15,40 @@ import (
 	"github.com/headgate/headgate/policy"
 )
 
-// Shown returns the key as people read it.
-func (k *keys) Shown() string { return readable(k.Counted) }
+// target is a key under a policy, and what the actor may do about it.
+type target struct {
+	Policy, Counted string
+	Found           *policy.Policy // as the instances apply it to the key; nil if it is not known
+	Of              service.KeyPolicy
+	CanEdit         bool
+	Banned          bool  // the key is, now
+	Granted         int64 // units that it has beside its limit, where it was looked up
+}
 
-// Sent returns the key as a form sends it.
-func (k *keys) Sent() string { return sentForm(k.Counted) }
+// Shown returns the key as people read it, and as forms send it.
+func (k *target) Shown() string { return readable(k.Counted) }
+
+// Path returns the page of the key.
+func (k *target) Path() string { return keysPath(k.Policy, k.Counted) }
 
 // CanBan reports whether the actor may ban the key under the policy.
-func (k *keys) CanBan() bool {
-	return k.CanReset && service.CheckBan(*k.Found, time.Second) == nil
+func (k *target) CanBan() bool {
+	return k.CanEdit && service.CheckBan(*k.Found, time.Second) == nil
 }
 
 // CanAllow reports whether the actor may put the key on a list of the policy.
-func (k *keys) CanAllow() bool {
-	return k.CanReset && !slices.Contains(k.Found.Access.Allow.Keys, k.Counted)
+func (k *target) CanAllow() bool {
+	return k.CanEdit && !slices.Contains(k.Found.Access.Allow.Keys, k.Counted)
 }
 
 // CanLimit reports whether the actor may give the key a limit of its own.
-func (k *keys) CanLimit() bool {
+func (k *target) CanLimit() bool {
 	_, isPrefix := policy.OverriddenPrefix(k.Counted)
-	return k.CanReset && !isPrefix && k.Found.CheckOverriddenKey(k.Counted) == nil
+	return k.CanEdit && !isPrefix && k.Found.CheckOverriddenKey(k.Counted) == nil
 }
 
 // Own returns the limit that the key itself has under the policy, in words, or "".
-func (k *keys) Own() string {
+func (k *target) Own() string {
 	if own, ok := k.own(); ok {
 		return policy.DescribeLimit(own.Limit)
 	}
@@ -50,7 +57,7 @@ func (k *keys) Own() string {
 
 // own returns the override of the key itself: the one in force, or else one that the instances
 // leave out.
-func (k *keys) own() (policy.Override, bool) {
+func (k *target) own() (policy.Override, bool) {
 	own, ok := k.Found.Overrides[k.Counted]
 	if !ok && k.Of.Beside != nil {
 		return *k.Of.Beside, true
@@ -58,28 +65,14 @@ func (k *keys) own() (policy.Override, bool) {
 	return own, ok
 }
 
-// exactKey reads the key of a form that the console has made itself. ok is false if the form
-// has a key that a person has typed.
-func (r *request) exactKey() (key string, ok bool, err error) {
-	sent, ok := r.req.PostForm["sent"]
-	if !ok {
-		return "", false, nil
-	}
-	text, err := base64.RawURLEncoding.DecodeString(sent[0])
-	if err != nil {
-		return "", true, errBadForm
-	}
-	return string(text), true, nil
-}
-
 // keyAction is an action on a key that the user is asked about first.
 type keyAction struct {
 	// ask returns the question. Its Title, Consequences and what is special about it are
 	// enough.
-	ask func(*request, *keys) confirmation
+	ask func(*request, *target) confirmation
 
-	// do acts, and returns the page that shows the result, with the name of its message.
-	do func(*request, *keys) (page, done string, err error)
+	// do acts, and returns the name of the message that says so.
+	do func(*request, *target) (done string, err error)
 }
 
 // These are the actions on a key.
@@ -97,79 +90,83 @@ var (
 
 // answer asks first, and then acts. The service refuses those who may not.
 func (k keyAction) answer(r *request) error {
-	shown, err := r.sentKey()
-	if err != nil || shown.Mistakes != nil {
-		return errOr(err, func() error { return r.showKeys(shown, http.StatusUnprocessableEntity) })
+	on, err := r.targetOf(strings.TrimSpace(r.field("policy")), r.field("key"))
+	if err != nil {
+		return r.showMistakes(err)
 	}
 
 	// Those who may not act are not asked. The service refuses them, and records it.
-	if shown.CanReset && !r.confirmed() {
-		return k.showQuestion(r, shown, nil)
+	if on.CanEdit && !r.confirmed() {
+		return k.showQuestion(r, on, nil)
 	}
 
-	page, done, err := k.do(r, shown)
+	done, err := k.do(r, on)
 	// What was asked about is no longer so. The question is asked again, with the policy of now.
 	var conflict *service.ConflictError
 	if errors.As(err, &conflict) && !conflict.Deleted {
-		return k.showQuestion(r, shown, mistakes{"": {"the policy was changed since; this is how it is now"}})
+		return k.showQuestion(r, on, mistakes{"": {"the policy was changed since; this is how it is now"}})
 	}
 	if m := mistakesOf(err); m != nil {
-		return k.showQuestion(r, shown, m)
+		return k.showQuestion(r, on, m)
 	}
 
 	// It is not known whether the key was changed, so nothing is sent again without a look at it.
 	if errors.Is(err, errFleet) {
 		r.logFailure(http.StatusServiceUnavailable, err)
-		return k.showQuestion(r, shown, mistakes{away: {"Redis does not answer, so it is not known whether this was " +
+		return k.showQuestion(r, on, mistakes{away: {"Redis does not answer, so it is not known whether this was " +
 			"done: look the key up before you send it again"}})
 	}
 	if err != nil {
 		return err
 	}
 
-	if from, ok := r.origin(); ok {
-		page = from
+	// A change of the policy can be taken back.
+	if isPolicyChange(done) {
+		done += "&" + undoOf(on.Policy)
 	}
-	return r.seeOther(page, done)
+	return r.seeOther(r.origin(on), done)
+}
+
+// showMistakes shows the page of keys with what is wrong with the form.
+func (r *request) showMistakes(err error) error {
+	m := mistakesOf(err)
+	if m == nil {
+		return err
+	}
+	k, err := r.keys(r.req.PostForm)
+	if err != nil {
+		return err
+	}
+	k.Mistakes = m
+	return r.showKeys(k)
 }
 
 // showQuestion shows the page of the question.
-func (k keyAction) showQuestion(r *request, shown *keys, m mistakes) error {
-	c := k.ask(r, shown)
-	c.Key, c.Action, c.Back = shown.Shown(), r.req.URL.Path, keysPath(shown.Policy)
-
-	// The key is sent in the form of the console's own, which keeps every byte of it.
-	c.Fields = append(c.Fields, hidden{"policy", shown.Policy}, hidden{"sent", shown.Sent()},
-		hidden{"version", number(shown.Found.Version)})
-
-	// The way back, and the way on after the action, lead to the list that the key was seen in.
-	if from, ok := r.origin(); ok {
-		c.Back = from
-		c.Fields = append(c.Fields, hidden{"from", r.field("from")}, hidden{"here", r.field("here")})
-	}
-
+func (k keyAction) showQuestion(r *request, on *target, m mistakes) error {
+	c := k.ask(r, on)
+	c.Key, c.Action, c.Back = on.Shown(), r.req.URL.Path, r.origin(on)
+	c.Fields = append(c.Fields, hidden{"policy", on.Policy}, hidden{"key", on.Shown()},
+		hidden{"here", r.field("here")}, hidden{"version", number(on.Found.Version)})
 	if m != nil {
 		c.Mistakes = m
 	}
 	return r.confirm(c)
 }
 
-// keysPath returns the page for looking up another key of a policy.
-func keysPath(policy string) string { return "/keys?policy=" + url.QueryEscape(policy) }
-
-// origin returns the page with a list of keys that a form was sent from, if it was one.
-func (r *request) origin() (path string, ok bool) {
+// origin returns the view that a form was sent from, or the page of the key.
+func (r *request) origin(on *target) string {
 	here, err := url.ParseQuery(r.field("here"))
-	if from := r.field("from"); err != nil || from != "who" && from != "bans" {
-		return "", false
+	if err != nil || len(here) == 0 {
+		return on.Path()
 	}
 
 	// The notice of an earlier action is not shown again.
 	here.Del("done")
-	return "/" + r.field("from") + "?" + here.Encode(), true
+	here.Del("of")
+	return "/keys?" + here.Encode()
 }
 
-func askReset(_ *request, k *keys) confirmation {
+func askReset(_ *request, k *target) confirmation {
 	return confirmation{
 		Title:        "Reset this key?",
 		Consequences: []string{"Under " + k.Policy + " the key will be fresh: its used units are forgotten."},
@@ -177,15 +174,15 @@ func askReset(_ *request, k *keys) confirmation {
 	}
 }
 
-func (r *request) doReset(k *keys) (page, done string, err error) {
+func (r *request) doReset(k *target) (done string, err error) {
 	err = r.Service.ResetKey(r.req.Context(), r.actor, k.Policy, k.Counted,
 		func(ctx context.Context, p policy.Policy, key string) error {
 			return fleetErr(r.Fleet.Reset(ctx, p, key))
 		})
-	return keysPath(k.Policy), "reset", err
+	return "reset", err
 }
 
-func askLift(_ *request, k *keys) confirmation {
+func askLift(_ *request, k *target) confirmation {
 	return confirmation{
 		Title: "Lift the ban of this key?",
 		Consequences: []string{"Under " + k.Policy + " its requests are decided by the limit again. " +
@@ -194,15 +191,15 @@ func askLift(_ *request, k *keys) confirmation {
 	}
 }
 
-func (r *request) doLift(k *keys) (page, done string, err error) {
+func (r *request) doLift(k *target) (done string, err error) {
 	err = r.Service.LiftBan(r.req.Context(), r.actor, k.Policy, k.Counted,
 		func(ctx context.Context, p policy.Policy, key string) error {
 			return fleetErr(r.Fleet.Lift(ctx, p, key))
 		})
-	return bansPath(k.Policy), "lifted", err
+	return "lifted", err
 }
 
-func askBan(r *request, k *keys) confirmation {
+func askBan(r *request, k *target) confirmation {
 	span := textform.Duration(k.Found.Ban.For)
 	if r.confirmed() {
 		span = r.field("for")
@@ -218,20 +215,20 @@ func askBan(r *request, k *keys) confirmation {
 	}
 }
 
-func (r *request) doBan(k *keys) (page, done string, err error) {
+func (r *request) doBan(k *target) (done string, err error) {
 	span, err := time.ParseDuration(strings.TrimSpace(r.field("for")))
-	if err != nil && k.CanReset {
-		return "", "", mistake("for", "it is not a time such as 10m or 24h")
+	if err != nil && k.CanEdit {
+		return "", mistake("for", "it is not a time such as 10m or 24h")
 	}
 
 	err = r.Service.ImposeBan(r.req.Context(), r.actor, k.Policy, k.Counted, span,
 		func(ctx context.Context, p policy.Policy, key string, span time.Duration) error {
 			return fleetErr(r.Fleet.Impose(ctx, p, key, span))
 		})
-	return bansPath(k.Policy), "banned", err
+	return "banned", err
 }
 
-func askAllow(_ *request, k *keys) confirmation {
+func askAllow(_ *request, k *target) confirmation {
 	return confirmation{
 		Title: "Never limit this key?",
 		Consequences: []string{k.Policy + " will not limit the key any longer: all of its requests pass, " +
@@ -241,13 +238,13 @@ func askAllow(_ *request, k *keys) confirmation {
 	}
 }
 
-func (r *request) doAllow(k *keys) (page, done string, err error) {
+func (r *request) doAllow(k *target) (done string, err error) {
 	_, err = r.Service.AllowKey(r.req.Context(), r.saying(), k.Policy, k.Counted, r.version("version"))
-	return policyPath(k.Policy), "allowed", err
+	return "allowed", err
 }
 
 // askLimit asks for the limit, and then whether to set it.
-func askLimit(r *request, k *keys) confirmation {
+func askLimit(r *request, k *target) confirmation {
 	was := ""
 	if own, ok := k.own(); ok {
 		was = own.String()
@@ -306,7 +303,7 @@ func askLimit(r *request, k *keys) confirmation {
 }
 
 // limitChange says what is changed with the limit of a key.
-func limitChange(k *keys) string {
+func limitChange(k *target) string {
 	if k.Of.Beside != nil {
 		return "This changes its override beside the policy, which has no new version."
 	}
@@ -314,7 +311,7 @@ func limitChange(k *keys) string {
 }
 
 // limitSource returns the end of a sentence about the limit of a key.
-func limitSource(k *keys, own bool) string {
+func limitSource(k *target, own bool) string {
 	switch {
 	case own:
 		return ", which is its own"
@@ -343,13 +340,13 @@ func readKeyLimit(text string, has bool) (*policy.Override, error) {
 	return &l, nil
 }
 
-func (r *request) doLimit(k *keys) (page, done string, err error) {
+func (r *request) doLimit(k *target) (done string, err error) {
 	limit, err := readKeyLimit(r.field("limit"), true)
-	if err != nil && k.CanReset {
-		return "", "", err
+	if err != nil && k.CanEdit {
+		return "", err
 	}
 	saved, err := r.Service.LimitKey(r.req.Context(), r.saying(), k.Policy, k.Counted, limit, r.version("version"))
-	return policyPath(k.Policy), limitDone(limit == nil, k.Of.Beside != nil && saved.Version == k.Found.Version), err
+	return limitDone(limit == nil, k.Of.Beside != nil && saved.Version == k.Found.Version), err
 }
 
 // limitDone returns the name of the message about the limit of a key. A change beside the policy
@@ -364,106 +361,4 @@ func limitDone(taken, beside bool) string {
 		return "nolimit"
 	}
 	return "ownlimit"
-}
-
-// mistake returns the error of one field of a form.
-func mistake(field, text string) error {
-	return &service.InvalidError{Faults: []service.Fault{{Field: field, Message: text}}}
-}
-
-// fleetErr has a failure of Redis answered as one. A mistake is none.
-func fleetErr(err error) error {
-	if err != nil && mistakesOf(err) == nil {
-		return fmt.Errorf("%w: %w", errFleet, err)
-	}
-	return err
-}
-
-// otherPolicy is a policy under which a key counts, beside the one that was asked for.
-type otherPolicy struct {
-	Policy string
-	Shown  string // the key as that policy counts it
-	Sent   string
-	*gauge
-}
-
-// maxOthers is how many policies a key is looked up under at most.
-const maxOthers = 50
-
-// lookUpEach finds the key under the policy that was asked for, and then under each other one
-// that counts its kind.
-func (r *request) lookUpEach(k *keys) error {
-	if k.Found != nil {
-		err := r.Service.LookUp(r.req.Context(), r.actor, k.Found.Name, k.Counted,
-			func(ctx context.Context, p policy.Policy, key string) (err error) {
-				if k.Gauge, err = r.peek(ctx, p, key); err == nil {
-					err = r.addCredits(ctx, k.Gauge, p, key)
-				}
-				return err
-			})
-		if err != nil {
-			return err
-		}
-	}
-
-	more, err := r.Service.LookUpEach(r.req.Context(), r.actor, k.typed(), maxOthers, k.meets,
-		func(p policy.Policy) string { return counted(r.req.Context(), p, k.typed()) },
-		func(ctx context.Context, p policy.Policy, key string) error {
-			g, err := r.peek(ctx, p, key)
-			k.Others = append(k.Others, otherPolicy{p.Name, readable(key), sentForm(key), g})
-			return err
-		})
-
-	k.Further = more
-	// Of those with the same share of their limit used, the order is that of the names.
-	rank := func(m otherPolicy) int {
-		if m.Banned {
-			return 101
-		}
-		return m.Percent
-	}
-
-	if err == nil {
-		slices.SortStableFunc(k.Others, func(a, b otherPolicy) int { return rank(b) - rank(a) })
-	}
-	return err
-}
-
-// peek returns how much of its limit a key has used.
-func (r *request) peek(ctx context.Context, p policy.Policy, key string) (*gauge, error) {
-	d, err := r.Fleet.Peek(ctx, p, key)
-	if err != nil {
-		return nil, fleetErr(err)
-	}
-	return newGauge(p.LimitOf(key, r.Clock()), d, r.Clock()), nil
-}
-
-// typed returns what was looked for.
-func (k *keys) typed() string {
-	if k.Key != "" {
-		return k.Key
-	}
-	return k.Counted
-}
-
-// meets reports whether the policy counts requests by keys of the same kind as the one that
-// was looked up: by the same recipe, or by addresses. If no policy was asked for, any kind will
-// do but that of addresses for a key that is none, and that of others for an address.
-func (k *keys) meets(p policy.Policy) bool {
-	if k.Found == nil {
-		return p.Key != "global" && isAddress(p.Key) == looksLikeAddress(k.typed())
-	}
-	shared := slices.ContainsFunc(p.Apps, func(app string) bool { return slices.Contains(k.Found.Apps, app) })
-	return shared && p.Name != k.Found.Name && (p.Key == k.Found.Key || isAddress(p.Key) && isAddress(k.Found.Key))
-}
-
-// isAddress reports whether a recipe counts by the address alone.
-func isAddress(recipe string) bool {
-	return (recipe == "ip" || strings.HasPrefix(recipe, "ip/")) && !strings.Contains(recipe, "+")
-}
-
-func looksLikeAddress(key string) bool {
-	_, err := netip.ParseAddr(strings.TrimSpace(key))
-	_, err2 := netip.ParsePrefix(strings.TrimSpace(key))
-	return err == nil || err2 == nil
 }

@@ -1,182 +1,414 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"hash/fnv"
 	"net/http"
-	"net/netip"
+	"net/url"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
+	"github.com/headgate/headgate/cmd/headgate-console/internal/live"
 	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/observe/topkeys"
 	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/policy/stats"
 )
 
-// keys is the page for looking up a key.
+// These are the views of the page of keys, as its address names them.
+const (
+	viewRefused = "refused"
+	viewBanned  = "banned"
+	viewOne     = "one"
+)
+
+// keys is the page of keys. The address has all that it shows, so each view can be a bookmark.
 type keys struct {
-	Policy, Key string
+	App, Policy, Key string // what is chosen; Key is in its readable form
+	View             string
+	Mistakes         mistakes
 
-	Mistakes mistakes
-	Redis    bool
-	Of       service.KeyPolicy
-	Found    *policy.Policy // as the instances apply it to the key
-	Counted  string         // the key as it is counted
-	Gauge    *gauge
-	CanReset bool
+	Names   []string // policies to choose from
+	Every   bool     // the browser reloads the page without JavaScript
+	Redis   bool
+	Away    bool  // Redis does not answer
+	Bans    bool  // some policy of the application bans
+	NoBans  bool  // the bans are not known
+	Banned  int64 // keys that are banned now
+	Further bool  // the key counts under more policies than are shown
 
-	Everywhere bool          // the key was looked up under all policies
-	Others     []otherPolicy // the other policies under which it counts, the most used first
-	Further    bool          // there are more
+	Instances, Unread int // that publish keys, and whose lists cannot be read
+	From, To          time.Time
+	Rows              []keyRow
+	More              int64 // rows that are not shown
+	Try               *tester
 
-	Notice string // what was done to a key just now, or ""
+	policies map[string]*policy.Policy // of the application
+	lately   map[ruleKey]topkeys.Key   // what was refused in the last minutes
+	until    map[ruleKey]int64         // when bans end, in microseconds
 }
 
-// gauge shows how much of a limit a key has used. Remaining is of the limit alone, without credit.
-type gauge struct {
-	Used, Remaining, Capacity int64
-	Credit                    int64
-	Credits                   []credit // what the credit consists of, where one key is looked up
-	Percent                   int
-	Passes                    bool // a request would pass now
-	Banned                    bool
-	After                     time.Duration
-	Never                     bool
-	ResetAfter                time.Duration
-	ResetAt                   time.Time
+// ruleKey is a key under a policy.
+type ruleKey struct{ Rule, Key string }
+
+// keyRow is a line of the page: a key under a policy.
+type keyRow struct {
+	target
+	Gauge *gauge // where the key was looked up
+
+	ID           string
+	Cut          bool  // only the beginning and a digest of the key are known
+	Least, Count int64 // requests that were refused in the last minutes
+	Share        int64 // how long the bar is, in percent
+	Since        time.Time
+	Until        time.Time     // the end of the ban; zero without one
+	Left         time.Duration // until then
+	Shadow       bool          // the policy counts, and refuses nothing
+	Changed      bool          // the policy was changed while requests were counted
 }
 
-func newGauge(l core.Limit, d core.Decision, now time.Time) *gauge {
-	g := &gauge{
-		Remaining: max(0, d.Remaining-d.Credit), Capacity: l.Capacity(), Credit: d.Credit, Passes: d.Allowed,
-		Banned: d.Banned, Never: d.RetryAfter == core.Never,
-		After: readableTime(d.RetryAfter), ResetAfter: readableTime(d.ResetAfter), ResetAt: now.Add(d.ResetAfter),
-	}
-
-	g.Used = max(0, g.Capacity-g.Remaining)
-	g.Percent = int(min(100, float64(g.Used)/float64(max(1, g.Capacity))*100))
-	return g
+// keyMenu is the menu of what can be done about a row, from a page with a query.
+type keyMenu struct {
+	keyRow
+	Here string
 }
 
-// readableTime rounds a time up: to seconds, or to milliseconds if it is less than one second.
-func readableTime(d time.Duration) time.Duration {
-	unit := time.Second
-	if d < unit {
-		unit = time.Millisecond
+const (
+	maxRows  = 50  // of a view
+	maxNames = 100 // of policies to choose from
+)
+
+func (k *keys) refresh() int { return reload(k.Every) }
+
+// Query returns the parameters of this page.
+func (k *keys) Query() string { return k.query(k.View, k.Key) }
+
+// Address returns the address of this page.
+func (k *keys) Address() string { return "/keys?" + k.Query() }
+
+// view is a view, and its address.
+type view struct{ Name, Words, Address string }
+
+// Views returns all views.
+func (k *keys) Views() []view {
+	return []view{{viewRefused, "Refused now", "/keys?" + k.query(viewRefused, "")},
+		{viewBanned, "Banned", "/keys?" + k.query(viewBanned, "")},
+		{viewOne, "One key", "/keys?" + k.query(viewOne, k.Key)}}
+}
+
+func (k *keys) query(view, key string) string {
+	v := url.Values{"view": {view}}
+	for name, value := range map[string]string{"app": k.App, "policy": k.Policy, "key": key} {
+		if value != "" {
+			v.Set(name, value)
+		}
 	}
-	if d == core.Never || d%unit == 0 {
-		return d
-	}
-	return d.Truncate(unit) + unit
+	return v.Encode()
+}
+
+// keysPath returns the page of a key under a policy.
+func keysPath(name, key string) string {
+	return "/keys?" + url.Values{"key": {readable(key)}, "policy": {name}, "view": {viewOne}}.Encode()
 }
 
 func keysPage(r *request) error {
-	return r.showKeys(&keys{Policy: r.query("policy")}, http.StatusOK)
-}
-
-func (r *request) showKeys(k *keys, status int) error {
-	k.Redis = r.Fleet != nil
-	r.takeNotice(k)
-	return r.show(status, "keys", "Look up a key", k)
-}
-
-func lookUp(r *request) error {
-	k, err := r.keyToLookUp()
-	if err != nil || k.Mistakes != nil {
-		return errOr(err, func() error { return r.showKeys(k, http.StatusUnprocessableEntity) })
+	k, err := r.keys(r.req.URL.Query())
+	if err != nil {
+		return err
 	}
+	return r.showKeys(k)
+}
 
-	err = r.lookUpEach(k)
-	if k.Mistakes = mistakesOf(err); k.Mistakes != nil {
-		return r.showKeys(k, http.StatusUnprocessableEntity)
+// showKeys fills in the view, and shows the page.
+func (r *request) showKeys(k *keys) error {
+	status := http.StatusOK
+	err := r.fillKeys(k)
+	if m := mistakesOf(err); m != nil {
+		k.Mistakes, err = m, nil
 	}
 	if err != nil {
 		return err
 	}
-	return r.showKeys(k, http.StatusOK)
+	if k.Mistakes != nil || k.Try != nil && k.Try.Mistakes != nil {
+		status = http.StatusUnprocessableEntity
+	}
+
+	if k.View == viewOne && k.Try == nil {
+		k.Try = tryAs(keyOf(k.Key))
+	}
+	return r.show(status, "keys", "Keys", k)
 }
 
-func errOr(err error, otherwise func() error) error {
+// liveKeys answers with the part of the page that the script reloads. A look-up is in the audit
+// log, so that of one key is not repeated.
+func liveKeys(r *request) error {
+	k, err := r.keys(r.req.URL.Query())
 	if err != nil {
 		return err
 	}
-	return otherwise()
+	if k.View == viewOne {
+		return service.ErrNotFound
+	}
+	if err := r.fillKeys(k); err != nil {
+		return err
+	}
+	return r.fragment("keys", "live", k)
 }
 
-// keyToLookUp is sentKey for a form that may leave the policy out.
-func (r *request) keyToLookUp() (*keys, error) {
-	if strings.TrimSpace(r.field("policy")) != "" || r.Fleet == nil {
-		return r.sentKey()
+// keys returns the page that parameters choose, without what it shows.
+func (r *request) keys(v url.Values) (*keys, error) {
+	k := &keys{App: v.Get("app"), Policy: strings.TrimSpace(v.Get("policy")), Key: v.Get("key"),
+		View: v.Get("view"), Every: v.Get("refresh") != "", Redis: r.Fleet != nil}
+	switch {
+	case strings.TrimSpace(k.Key) != "":
+		k.View = viewOne
+	case k.View != viewBanned && k.View != viewOne:
+		k.View = viewRefused
 	}
 
-	k := &keys{Key: r.field("key"), Everywhere: true}
-	if k.Counted = strings.TrimSpace(k.Key); k.Counted == "" {
-		k.Mistakes = mistakes{"policy": {"it is empty, and so is the key"}}
+	var err error
+	if k.App, err = r.chooseApp(v, k.Policy); err != nil || k.App == "" {
+		return k, err
+	}
+
+	list, err := r.Service.PoliciesOf(r.req.Context(), r.actor, k.App)
+	if err != nil {
+		return nil, err
+	}
+	k.policies = map[string]*policy.Policy{}
+	for i, p := range list {
+		k.policies[p.Name] = &list[i]
+		if len(k.Names) < maxNames {
+			k.Names = append(k.Names, p.Name)
+		}
 	}
 	return k, nil
 }
 
-// sentKey reads the form, and finds the policy.
-func (r *request) sentKey() (*keys, error) {
-	k := &keys{Policy: strings.TrimSpace(r.field("policy")), Key: r.field("key")}
-	exact, isExact, err := r.exactKey()
+// chooseApp returns the application that the page is about: that of the address or of the policy,
+// or the one that was chosen last, or the first.
+func (r *request) chooseApp(v url.Values, name string) (string, error) {
+	apps, err := r.apps()
 	if err != nil {
-		return nil, err
+		return "", err
+	}
+	if app := v.Get("app"); app != "" {
+		if !sees(apps, app) {
+			return "", service.ErrNotFound
+		}
+		return app, nil
 	}
 
-	if r.Fleet == nil {
-		k.Mistakes = mistakes{"policy": {errNoFleet.Error()}}
-		return k, nil
+	if name != "" {
+		p, err := r.Service.Policy(r.req.Context(), r.actor, name)
+		if err != nil && !errors.Is(err, service.ErrNotFound) {
+			return "", err
+		}
+		at := slices.IndexFunc(p.Apps, func(app string) bool { return sees(apps, app) })
+		if err == nil && at >= 0 {
+			return p.Apps[at], nil
+		}
 	}
 
-	p, err := r.Service.Policy(r.req.Context(), r.actor, k.Policy)
-	if errors.Is(err, service.ErrNotFound) {
-		k.Mistakes = mistakes{"policy": {"the policy does not exist, or you may not see it"}}
-		return k, nil
+	app, err := r.chosenApp()
+	if app == "" && len(apps) > 0 {
+		app = apps[0].Name
 	}
-	if err != nil {
-		return nil, err
-	}
-
-	// What a person types may be an address, which is counted as its network. A key of the
-	// console's own form is taken as it is, and is typed for the user only if it can be read.
-	if !isExact {
-		k.Counted = counted(r.req.Context(), p, k.Key)
-	} else if k.Counted = exact; readable(exact) == exact {
-		k.Key = exact
-	}
-
-	k.Of, err = r.Service.KeyPolicy(r.req.Context(), r.actor, k.Policy, k.Counted)
-	k.Found, k.CanReset = &k.Of.Applied, r.access.CanEdit(p.Apps)
-	if m := mistakesOf(err); m != nil {
-		k.Found, k.Mistakes = &p, m
-		return k, nil
-	}
-	return k, err
+	return app, err
 }
 
-// counted returns the key of an address as the policy counts it, and any other key
-// unchanged.
-func counted(ctx context.Context, p policy.Policy, key string) string {
-	a, err := netip.ParseAddr(strings.TrimSpace(key))
-	if err != nil || !(p.Key == "ip" || strings.HasPrefix(p.Key, "ip/")) || strings.Contains(p.Key, "+") {
-		return key
+// fillKeys adds the rows of the view. If Redis does not answer, the page says so, and a look-up
+// fails.
+func (r *request) fillKeys(k *keys) error {
+	if k.App == "" || !k.Redis || k.View == viewOne && strings.TrimSpace(k.Key) == "" {
+		return nil
 	}
 
-	// The policy itself says what it counts an address as. It is compiled without all that does not
-	// matter for the key, and might fail here: the program's own functions are not known.
-	p.Match, p.Mode, p.Plans, p.PlanBy = policy.Match{}, policy.Enforce, nil, ""
-	compiled, err := policy.Compile(p.Apps[0], []policy.Policy{p}, policy.Bindings{})
+	top, err := r.Service.Top(r.req.Context(), r.actor, k.App)
+	switch {
+	case errors.Is(err, service.ErrNoFleet):
+		r.Logger.WarnContext(r.req.Context(), "the top keys cannot be read", "app", k.App, "error", err)
+		k.Away = k.View != viewOne
+	case err != nil:
+		return err
+	}
+	k.addTop(top)
+	if k.View == viewOne {
+		return r.lookUp(k)
+	}
+
+	if !k.Away {
+		r.addBans(k)
+	}
+	if k.View == viewBanned {
+		k.Away = k.Away || k.NoBans
+		k.showBanned(r)
+		return nil
+	}
+	k.showRefused(r, top)
+	return nil
+}
+
+// addTop notes what was refused in the last minutes.
+func (k *keys) addTop(top stats.Top) {
+	k.Instances, k.Unread, k.lately = top.Instances, top.Unread, map[ruleKey]topkeys.Key{}
+	for _, rule := range top.Rules {
+		s := rule.Refused
+		for _, key := range s.Keys {
+			k.lately[ruleKey{rule.Rule, key.Key}] = key
+		}
+
+		// The page names the time that all lists together are about.
+		if k.From.IsZero() || !s.From.IsZero() && s.From.Before(k.From) {
+			k.From = s.From
+		}
+		if s.To.After(k.To) {
+			k.To = s.To
+		}
+	}
+}
+
+// addBans notes the bans of the policies that are chosen.
+func (r *request) addBans(k *keys) {
+	var names []string
+	for name, p := range k.policies {
+		if p.Ban != (core.Ban{}) {
+			k.Bans = true
+			if k.Policy == "" || k.Policy == name {
+				names = append(names, name)
+			}
+		}
+	}
+	slices.Sort(names)
+
+	// What reloads itself shares its readings with all who look.
+	read := r.recentBans
+	if !r.poll {
+		read = func(names []string) ([]core.Banned, error) { return r.Fleet.Bans(r.req.Context(), names) }
+	}
+	list, err := read(names)
 	if err != nil {
-		return key
+		r.Logger.WarnContext(r.req.Context(), "the bans cannot be read", "error", err)
+		k.NoBans = true
 	}
-	rules := compiled.Rules()
-	if len(rules) != 1 {
-		return key
+	k.Banned, k.until = int64(len(list)), map[ruleKey]int64{}
+	for _, b := range list {
+		k.until[ruleKey{b.Rule, b.Key}] = b.Until
+	}
+}
+
+// showRefused adds the keys that are refused, those that are refused most first. Those that a
+// policy in shadow counts follow.
+func (k *keys) showRefused(r *request, top stats.Top) {
+	for _, rule := range top.Rules {
+		if k.Policy != "" && rule.Rule != k.Policy {
+			continue
+		}
+		for _, key := range rule.Refused.Keys {
+			k.Rows = append(k.Rows, k.row(r, rule.Rule, key.Key))
+		}
+	}
+	slices.SortStableFunc(k.Rows, func(a, b keyRow) int {
+		switch {
+		case a.Shadow == b.Shadow:
+			return cmp.Compare(b.Count, a.Count)
+		case a.Shadow:
+			return 1
+		}
+		return -1
+	})
+	k.bound(func(row *keyRow) float64 { return float64(row.Count) })
+}
+
+// showBanned adds the keys that are banned, those whose bans last longest first.
+func (k *keys) showBanned(r *request) {
+	for at := range k.until {
+		k.Rows = append(k.Rows, k.row(r, at.Rule, at.Key))
+	}
+	slices.SortFunc(k.Rows, func(a, b keyRow) int {
+		return cmp.Or(b.Until.Compare(a.Until), cmp.Compare(a.Policy, b.Policy), cmp.Compare(a.Counted, b.Counted))
+	})
+	k.bound(func(row *keyRow) float64 { return float64(row.Left) })
+}
+
+// bound leaves the first rows, with bars as long as their measure.
+func (k *keys) bound(measure func(*keyRow) float64) {
+	shown := min(len(k.Rows), maxRows)
+	k.Rows, k.More = k.Rows[:shown], int64(len(k.Rows)-shown)
+
+	most := 1.0
+	for i := range k.Rows {
+		most = max(most, measure(&k.Rows[i]))
+	}
+	for i := range k.Rows {
+		k.Rows[i].Share = int64(measure(&k.Rows[i]) / most * 100)
+	}
+}
+
+// row returns the line of a key under a policy, with what is known of its last minutes and its ban.
+func (k *keys) row(r *request, name, key string) keyRow {
+	row := keyRow{target: target{Policy: name, Counted: key}, Cut: service.IsShortened(key)}
+	sum := fnv.New64a()
+	sum.Write([]byte(name + "\x00" + key))
+	row.ID = strconv.FormatUint(sum.Sum64(), 36)
+
+	seen := k.lately[ruleKey{name, key}]
+	row.Least, row.Count, row.Since = seen.Least(), seen.Count, seen.Since
+	if until := k.until[ruleKey{name, key}]; until != 0 {
+		row.Until, row.Banned = time.UnixMicro(until), true
+		row.Left = row.Until.Sub(r.Clock()).Round(time.Second)
 	}
 
-	text, ok := rules[0].Key(&sample{ctx: ctx, remote: netip.AddrPortFrom(a, 40000).String()})
-	if !ok {
+	if p := k.policies[name]; p != nil {
+		row.Shadow, row.Changed = p.Mode == policy.Shadow, p.UpdatedAt.After(k.From)
+
+		// A key that was cut in reports is not the one that is counted, so nothing can be done to it.
+		if !row.Cut {
+			row.Found, row.CanEdit = p, r.access.CanEdit(p.Apps)
+		}
+	}
+	return row
+}
+
+// bansEvery is the time between two readings of bans for pages that reload themselves.
+const bansEvery = time.Second
+
+// newBans returns what reads bans for all who look at them, by the names of the policies.
+func newBans(f Fleet) *live.Shared[string, []core.Banned] {
+	return live.NewShared(live.Options[string, []core.Banned]{Every: bansEvery, Timeout: keyTimeout,
+		Read: func(ctx context.Context, names string, _ []core.Banned) ([]core.Banned, error) {
+			return f.Bans(ctx, strings.Fields(names))
+		}})
+}
+
+// recentBans returns the bans of policies as they were at most about a second ago.
+func (r *request) recentBans(names []string) ([]core.Banned, error) {
+	if len(names) == 0 {
+		return nil, nil
+	}
+	return r.recent.Get(r.req.Context(), strings.Join(names, " "))
+}
+
+// readable returns a key as text that people can tell from any other: quoted as in Go
+// if it holds what cannot be seen. Addresses, forms and the search have keys as this text.
+func readable(key string) string {
+	hidden := func(r rune) bool { return !strconv.IsPrint(r) }
+	unlikeText := key == "" || key[0] == '"' || !utf8.ValidString(key)
+	if unlikeText || strings.ContainsFunc(key, hidden) || strings.TrimSpace(key) != key {
+		return strconv.Quote(key)
+	}
+	return key
+}
+
+// keyOf returns the key that readable has made a text of, or that a person has typed.
+func keyOf(text string) string {
+	if key, err := strconv.Unquote(text); err == nil && text[0] == '"' {
 		return key
 	}
 	return text

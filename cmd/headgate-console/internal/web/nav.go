@@ -34,10 +34,7 @@ func groups(section string, manager bool) []group {
 	list := []group{
 		{Words: "Traffic", Pages: []entry{{Words: "Traffic", Path: "/"}}},
 		{Words: "Policies", Pages: []entry{{Words: "Policies", Path: "/policies", also: "new"}}},
-		{Words: "Keys", Pages: []entry{
-			{Words: "Look up", Path: "/keys"}, {Words: "Who", Path: "/who"}, {Words: "Bans", Path: "/bans"},
-			{Words: "Try a request", Path: "/tester"},
-		}},
+		{Words: "Keys", Pages: []entry{{Words: "Keys", Path: "/keys"}}},
 		{Words: "Activity", Pages: []entry{
 			{Words: "Alerts", Path: "/alerts"}, {Words: "Audit log", Path: "/audit", manager: true},
 			{Words: "Deleted policies", Path: "/deleted"},
@@ -154,7 +151,7 @@ func (r *request) linkWithApp(app string) string {
 	}
 	u := r.req.URL.Query()
 	for name := range u {
-		if !slices.Contains([]string{"range", "mode", "sort", "changed", "refusing"}, name) {
+		if !slices.Contains([]string{"range", "mode", "sort", "changed", "refusing", "view", "key"}, name) {
 			u.Del(name)
 		}
 	}

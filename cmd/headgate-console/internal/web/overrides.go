@@ -119,3 +119,6 @@ func readUntil(m mistakes, text string) string {
 	}
 	return at.Format(time.RFC3339)
 }
+
+// sentForm returns a key as a form sends it.
+func sentForm(key string) string { return base64.RawURLEncoding.EncodeToString([]byte(key)) }

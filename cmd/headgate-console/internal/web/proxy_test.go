@@ -124,7 +124,7 @@ func TestProxyReplacesSignInAndOut(t *testing.T) {
 	w := newWorld(t, behind(t, "127.0.0.0/8"))
 	b := w.browser().sends("X-User", "admin")
 
-	b.get("/login?next=/tester").goes("/tester")
+	b.get("/login?next=/keys").goes("/keys")
 
 	// To sign in or out is not the console's business, and it says whose it is.
 	if got := b.post("/login", url.Values{"name": {"admin"}, "password": {password}}).

@@ -144,10 +144,11 @@ func messages() map[string]string {
 		"imported":   "The import was carried out.",
 		"reset":      "The key was reset.",
 		"lifted":     "The ban was lifted.",
-		"banned":     "The key was banned. The list shows it in a moment.",
-		"granted":    "The units were granted. Look the key up to see them.",
+		"banned":     "The key was banned. The list of bans shows it in a moment.",
+		"granted":    "The units were granted.",
 		"taken":      "The granted units were revoked.",
-		"charged":    "The units were charged. Look the key up to see what is left.",
+		"charged":    "The units were charged.",
+		"partly":     "Not all of the units were charged: the debt of the key is full.",
 		"allowed":    "The policy does not limit the key any longer.",
 		"ownlimit":   "The key has a limit of its own.",
 		"nolimit":    "The key has no limit of its own any longer.",
@@ -200,10 +201,7 @@ func helpers() template.FuncMap {
 		"at":      at,
 		"odd":     func(n int) bool { return n%2 == 1 },
 		"segment": url.PathEscape,
-
-		"whoTable": func(rule, title, word, query string, l whoList) whoTable {
-			return whoTable{rule, title, word, l, query}
-		},
+		"menu":    func(row keyRow, here string) *keyMenu { return &keyMenu{row, here} },
 	}
 }
 

@@ -71,13 +71,12 @@ func policyRoutes() []route {
 	}
 }
 
-// keyRoutes are the routes of requests, keys and bans.
+// keyRoutes are the routes of keys.
 func keyRoutes() []route {
 	return []route{
-		{pattern: "GET /tester", answer: testerPage},
-		{pattern: "POST /tester", answer: try},
 		{pattern: "GET /keys", answer: keysPage},
-		{pattern: "POST /keys", answer: lookUp},
+		{pattern: "GET /keys/live", answer: liveKeys, poll: true},
+		{pattern: "POST /keys/try", answer: tryRequest},
 		{pattern: "POST /keys/reset", answer: resetKey},
 		{pattern: "POST /keys/ban", answer: banKey},
 		{pattern: "POST /keys/lift", answer: liftBan},
@@ -86,10 +85,6 @@ func keyRoutes() []route {
 		{pattern: "POST /keys/grant", answer: grantKey},
 		{pattern: "POST /keys/revoke", answer: revokeKey},
 		{pattern: "POST /keys/debit", answer: debitKey},
-		{pattern: "GET /who", answer: whoPage},
-		{pattern: "GET /who/live", answer: liveWho, poll: true},
-		{pattern: "GET /bans", answer: bansPage},
-		{pattern: "GET /bans/live", answer: liveBans, poll: true},
 	}
 }
 
