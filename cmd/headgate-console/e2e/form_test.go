@@ -85,14 +85,15 @@ func (j *journey) firstPolicy() {
 // banAndRollBack goes on from the page of the policy.
 func (j *journey) banAndRollBack() {
 	b := j.tab
-	b.press("Look up a key")
-	b.fill("Key", "127.0.0.1")
-	b.press("Look it up")
-	b.shows("Left", "0 of 5")
+	b.press("Its keys")
+	b.fill("Key or address", "127.0.0.1")
+	b.press("Show")
+	b.reads("5 of 5, 0 left")
 
-	b.press("Ban this key…")
+	j.act("Ban for…")
 	b.press("Ban the key")
-	b.reads("The key was banned.")
+	b.reads("The key was banned.", "banned until")
+	b.press("Banned")
 
 	// The console reads bans again by itself, without which the list would stay empty.
 	b.until("the ban is listed", func() bool { // by itself
@@ -100,9 +101,9 @@ func (j *journey) banAndRollBack() {
 	})
 	j.fits(b)
 
-	b.press("Lift…")
+	j.act("Lift the ban…")
 	b.press("Lift the ban")
-	b.reads("The ban was lifted.", "No key is banned.")
+	b.reads("The ban was lifted.", "No key is banned under login.")
 
 	b.press("login")
 	b.press("History")

@@ -42,11 +42,11 @@ func signInAtProvider(t *testing.T, d *database, keyboard bool) {
 
 	// ada is known to the console, and is led to the page that she asked for.
 	people.QueueUser(&mockoidc.MockUser{Subject: "4711", PreferredUsername: "ada", Email: "ada@example.com"})
-	b.navigate(f.url + "/tester")
+	b.navigate(f.url + "/keys?view=one")
 	if status := b.press("Sign in at your organization"); status != http.StatusOK {
 		t.Errorf("the page after the log-in has status %d", status)
 	}
-	b.reads("See which policies match a request")
+	b.reads("Which policies match it, and whether it would pass.")
 	b.pick("Account")
 	b.reads("You are signed in at your organization or by a proxy")
 	b.signOut()

@@ -77,7 +77,7 @@ func readings() []state {
 		"/policies?app="+longApp, "/policies?search=%3Cb%3E", "/deleted",
 		"/policies/visitors", "/policies/watched", "/policies/sleeping", "/policies/people", "/policies/jobs", "/policies/fallow", "/policies/"+longPolicy, "/policies/visitors?range=30d",
 		"/policies/visitors/history", "/policies/gone/history", "/policies/visitors/diff", "/policies/visitors/diff?from=0&to=5", "/policies/visitors/diff?from=5&to=5",
-		"/tester", "/keys", "/keys?policy=visitors", "/who", "/who?app=shop&policy=people", "/who?app=unused", "/bans", "/bans?policy=visitors",
+		"/keys", "/keys?policy=visitors", "/keys?app=shop&policy=people", "/keys?app=unused", "/keys?view=banned", "/keys?view=banned&policy=visitors", "/keys?view=one",
 		"/import", "/apps", "/users", "/users/ada", "/users/rob", "/users/fay", "/users/admin", "/users/max@example.com",
 		"/audit", "/audit?action=policy.&outcome=done", "/audit?actor=nobody", "/settings", "/account",
 	)
@@ -97,9 +97,9 @@ func readings() []state {
 
 // others are pages of users who may do less.
 func others() (list []state) {
-	list = asked("vic", "/", "/policies", "/policies?mode=off", "/tester", "/who", "/keys", "/bans", "/import", "/apps",
+	list = asked("vic", "/", "/policies", "/policies?mode=off", "/keys", "/keys?view=banned", "/import", "/apps",
 		"/account", "/deleted")
-	list = append(list, asked("nora", "/", "/policies", "/tester", "/who", "/bans", "/import", "/apps")...)
+	list = append(list, asked("nora", "/", "/policies", "/keys", "/keys?view=banned", "/import", "/apps")...)
 	list = append(list, asked("pat", "/account", "/account/second-factor", "/login")...)
 	list = append(list, state{name: "no new policy for a viewer", user: "vic", path: "/new",
 		status: http.StatusForbidden})
@@ -178,49 +178,52 @@ func changing() []state {
 
 // keysAndBans look keys up, and change them.
 func keysAndBans() []state {
-	banned := base64.RawURLEncoding.EncodeToString([]byte("192.0.2.1"))
-	odd := base64.RawURLEncoding.EncodeToString([]byte(hostile + "\x00\n"))
+	odd := strconv.Quote(hostile + "\x00\n")
+	at := func(policy, key string) string {
+		return "/keys?" + url.Values{"policy": {policy}, "key": {key}}.Encode()
+	}
 	return []state{
-		{name: "a request that matches", user: "admin", path: "/tester",
+		{name: "a request that matches", user: "admin", path: "/keys/try",
 			send: form("app", "shop", "method", "GET", "path", "/", "address", "192.0.2.1", "user", hostile, "headers", "X-Y: z")},
-		{name: "mistakes of a request", user: "admin", path: "/tester", status: wrongForm,
-			send: form("app", "none", "method", "G T", "path", "x", "address", "x", "headers", "x", "claims", "x")},
-		{name: "a request that matches nothing", user: "admin", path: "/tester",
+		{name: "mistakes of a request", user: "admin", path: "/keys/try", status: wrongForm,
+			send: form("app", "shop", "method", "G T", "path", "x", "address", "x", "headers", "x", "claims", "x")},
+		{name: "a request that matches nothing", user: "admin", path: "/keys/try",
 			send: form("app", "unused", "method", "GET", "path", "/", "address", "192.0.2.1")},
-		{name: "a banned key", user: "admin", path: "/keys", send: form("policy", "visitors", "key", "192.0.2.1")},
-		{name: "a fresh key", user: "admin", path: "/keys", send: form("policy", "visitors", "key", "192.0.2.7")},
-		{name: "a key of hostile text", user: "admin", path: "/keys", send: form("policy", "people", "key", hostile)},
-		{name: "a key that cannot be seen", user: "admin", path: "/keys", send: form("policy", "people", "sent", odd)},
-		{name: "a key under every policy", user: "admin", path: "/keys", send: form("key", "192.0.2.1")},
-		{name: "a key of a viewer", user: "vic", path: "/keys", send: form("policy", "visitors", "key", "192.0.2.1")},
-		{name: "no key", user: "admin", path: "/keys", send: form("key", ""), status: wrongForm},
-		{name: "a key of no policy", user: "admin", path: "/keys", send: form("policy", "none", "key", "x"),
+		{name: "a banned key", user: "admin", path: at("visitors", "192.0.2.1")},
+		{name: "a fresh key", user: "admin", path: at("visitors", "192.0.2.7")},
+		{name: "a key of hostile text", user: "admin", path: at("people", hostile)},
+		{name: "a key that cannot be seen", user: "admin", path: at("people", odd)},
+		{name: "a key under every policy", user: "admin", path: at("", "192.0.2.1")},
+		{name: "a key of a viewer", user: "vic", path: at("visitors", "192.0.2.1")},
+		{name: "the menu of a key", user: "admin", path: at("visitors", "192.0.2.1"),
+			on: `(document.querySelector(".more").click(), document.querySelector(":popover-open") !== null)`},
+		{name: "a key of no policy", user: "admin", path: at("none", "x"),
 			status: wrongForm},
-		{name: "reset?", user: "admin", path: "/keys/reset", send: form("policy", "people", "sent", odd)},
-		{name: "a key was reset", user: "admin", path: "/keys/reset", send: form("policy", "people", "sent", odd,
+		{name: "reset?", user: "admin", path: "/keys/reset", send: form("policy", "people", "key", odd)},
+		{name: "a key was reset", user: "admin", path: "/keys/reset", send: form("policy", "people", "key", odd,
 			"confirm", "yes")},
-		{name: "ban?", user: "admin", path: "/keys/ban", send: form("policy", "visitors", "sent", odd)},
+		{name: "ban?", user: "admin", path: "/keys/ban", send: form("policy", "visitors", "key", odd)},
 		{name: "ban, for how long?", user: "admin", path: "/keys/ban",
-			send: form("policy", "visitors", "sent", odd, "confirm", "yes", "for", "long"), status: wrongForm},
-		{name: "a key was banned", user: "admin", path: "/keys/ban", send: form("policy", "visitors", "sent", odd,
+			send: form("policy", "visitors", "key", odd, "confirm", "yes", "for", "long"), status: wrongForm},
+		{name: "a key was banned", user: "admin", path: "/keys/ban", send: form("policy", "visitors", "key", odd,
 			"confirm", "yes", "for", "1h")},
-		{name: "never limit?", user: "admin", path: "/keys/allow", send: form("policy", "people", "sent", odd)},
-		{name: "lift?", user: "admin", path: "/keys/lift", send: form("policy", "visitors", "sent", banned)},
-		{name: "which limit?", user: "admin", path: "/keys/limit", send: form("policy", "people", "sent", odd)},
+		{name: "never limit?", user: "admin", path: "/keys/allow", send: form("policy", "people", "key", odd)},
+		{name: "lift?", user: "admin", path: "/keys/lift", send: form("policy", "visitors", "key", "192.0.2.1")},
+		{name: "which limit?", user: "admin", path: "/keys/limit", send: form("policy", "people", "key", odd)},
 		{name: "which limit, with a mistake?", user: "admin", path: "/keys/limit",
-			send: form("policy", "people", "sent", odd, "limit", "x"), status: wrongForm},
+			send: form("policy", "people", "key", odd, "limit", "x"), status: wrongForm},
 		{name: "a limit of its own?", user: "admin", path: "/keys/limit",
-			send: form("policy", "people", "sent", odd, "limit", "9/1h")},
-		{name: "grant?", user: "admin", path: "/keys/grant", send: form("policy", "people", "sent", odd)},
+			send: form("policy", "people", "key", odd, "limit", "9/1h")},
+		{name: "grant?", user: "admin", path: "/keys/grant", send: form("policy", "people", "key", odd)},
 		{name: "grant what?", user: "admin", path: "/keys/grant", status: wrongForm,
-			send: form("policy", "people", "sent", odd, "confirm", "yes", "units", "x", "until",
+			send: form("policy", "people", "key", odd, "confirm", "yes", "units", "x", "until",
 				"2020-01-31T09:00", "zone", "x")},
 		{name: "a key was granted units", user: "admin", path: "/keys/grant", send: form("policy", "people",
-			"sent", odd, "confirm", "yes", "units", "1,000", "until", "2030-01-31T09:00", "zone", "UTC")},
-		{name: "a key with granted units", user: "admin", path: "/keys", send: form("policy", "people", "sent", odd)},
-		{name: "revoke?", user: "admin", path: "/keys/revoke", send: form("policy", "people", "sent", odd)},
-		{name: "debit?", user: "admin", path: "/keys/debit", send: form("policy", "people", "sent", odd)},
-		{name: "a key was debited", user: "admin", path: "/keys/debit", send: form("policy", "people", "sent", odd,
+			"key", odd, "confirm", "yes", "units", "1,000", "until", "2030-01-31T09:00", "zone", "UTC")},
+		{name: "a key with granted units", user: "admin", path: at("people", odd)},
+		{name: "revoke?", user: "admin", path: "/keys/revoke", send: form("policy", "people", "key", odd)},
+		{name: "debit?", user: "admin", path: "/keys/debit", send: form("policy", "people", "key", odd)},
+		{name: "a key was debited", user: "admin", path: "/keys/debit", send: form("policy", "people", "key", odd,
 			"confirm", "yes", "units", "1")},
 	}
 }
@@ -266,8 +269,8 @@ func together() []state {
 		{name: "the change of many was undone", user: "admin", path: "/policies/undo",
 			send: form("policy", "2:many-10", "policy", "2:many-11")},
 		{name: "an undo of nothing", user: "admin", path: "/policies/undo", send: form("x", "y"), status: wrongForm},
-		{name: "the page Who after a refresh", user: "admin", path: "/who?app=shop", on: fetched("/who/live?app=shop")},
-		{name: "bans after a refresh", user: "admin", path: "/bans", on: fetched("/bans/live")},
+		{name: "keys after a refresh", user: "admin", path: "/keys?app=shop", on: fetched("/keys/live?app=shop")},
+		{name: "bans after a refresh", user: "admin", path: "/keys?view=banned", on: fetched("/keys/live?view=banned")},
 	}
 }
 
@@ -411,11 +414,11 @@ func statesWithoutRedis() []state {
 	list := []state{{name: "the banner while Redis is away", user: "admin", path: "/policies/undone/mode",
 		send: form("mode", "enforce", "version", "3", "confirm", "yes"),
 		on:   until(`document.body.innerText.includes("Redis has not answered")`)}}
-	list = append(list, asked("admin", "/", "/policies", "/policies/visitors", "/who", "/bans", "/keys", "/tester")...)
+	list = append(list, asked("admin", "/", "/policies", "/policies/visitors", "/keys", "/keys?view=banned", "/keys?view=one")...)
 	list = append(list, asked("vic", "/policies/visitors")...)
 	return append(list,
-		state{name: "a key while Redis is away", user: "admin", path: "/keys",
-			send: form("policy", "visitors", "key", "192.0.2.1"), status: http.StatusServiceUnavailable},
+		state{name: "a key while Redis is away", user: "admin", path: "/keys?policy=visitors&key=192.0.2.1",
+			status: http.StatusServiceUnavailable},
 		state{name: "a ban while Redis is away", user: "admin", path: "/keys/ban",
 			send:   form("policy", "visitors", "key", "192.0.2.1", "confirm", "yes", "for", "1h"),
 			status: http.StatusServiceUnavailable},
@@ -425,7 +428,7 @@ func statesWithoutRedis() []state {
 // emptyStates are those of a console in which nothing is yet, without Redis, and whose settings
 // require a second factor, which new has not.
 func emptyStates() []part {
-	list := asked("admin", "/", "/policies", "/new", "/deleted", "/tester", "/keys", "/who", "/bans",
+	list := asked("admin", "/", "/policies", "/new", "/deleted", "/keys", "/keys?view=banned", "/keys?view=one",
 		"/import", "/apps", "/users", "/audit?actor=x", "/account")
 	return []part{{"nothing yet", append(list,
 		state{name: "a second factor has to be set up", user: "new", path: "/policies"},
@@ -434,7 +437,6 @@ func emptyStates() []part {
 		state{name: "no policies yet", user: "admin", path: "/policies"},
 		state{name: "a policy without Redis", user: "admin", path: "/new",
 			send: form("do", "save", "name", "first", "apps", "shop", "algorithm", "gcra", "quota", "5", "period", "1", "unit", "m", "key", "ip", "mode", "shadow", "priority", "0")},
-		state{name: "a key without Redis", user: "admin", path: "/keys", send: form("policy", "first", "key", "x"),
-			status: wrongForm},
+		state{name: "a key without Redis", user: "admin", path: "/keys?policy=first&key=x"},
 	)}}
 }

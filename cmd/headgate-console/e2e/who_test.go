@@ -1,5 +1,11 @@
 package e2e
 
+import (
+	"fmt"
+
+	"github.com/chromedp/chromedp"
+)
+
 // who goes on from a policy in shadow that has seen 27 log-ins, of which 22 were refused or would
 // have been, and 5 admitted. It enforces the policy again, for an hour so that no request is too
 // old to count while the test goes on.
@@ -12,28 +18,26 @@ func (j *journey) who() {
 	b.tick("in force")
 	j.fleet.follow("an hour", func() { b.press("Save") })
 
-	b.turnTo("Keys", "Who")
-	b.reads("No key is banned now.", "of 2 instances", "Refused most: 22 requests refused",
-		"Admitted most: 5 requests admitted")
-	j.row(b, "127.0.0.1", "22", "100%")
+	b.press("Keys")
+	b.reads("No key is banned now.", "in 2 instances")
+	j.row(b, "127.0.0.1 login 22 refused")
 	j.fits(b)
-
 	b.press("127.0.0.1")
-	b.reads("127.0.0.1 under login")
+	b.reads("22 refused", "5 of 5, 0 left")
 
-	b.turnTo("Keys", "Who")
-	b.press("Reset… 127.0.0.1")
+	b.press("Keys")
+	j.act("Reset…")
 	b.reads("Reset this key?", "Under login the key will be fresh: its used units are forgotten.")
 	b.press("Reset the key")
-	b.reads("The key was reset.", "Who is refused")
+	b.reads("The key was reset.", "Refused now")
 	b.press("127.0.0.1")
-	b.shows("Left", "5 of 5")
+	b.reads("0 of 5, 5 left")
 
 	// Seven after a reset of five: two are refused, as for a key that is new.
 	j.logsIn(7, 5)
 
-	b.turnTo("Keys", "Who")
-	b.press("Own limit… for 127.0.0.1")
+	b.press("Keys")
+	j.act("Own limit…")
 	b.reads("Which limit for this key?",
 		"Under login the limit of this key is now 5/1h sliding-log: 5 requests within any hour.")
 	b.fill("Limit of its own", "8/1h sliding-log")
@@ -41,14 +45,13 @@ func (j *journey) who() {
 	b.reads("Give this key a limit of its own?", "8/1h sliding-log: 8 requests within any hour")
 	b.fill("Comment", "the office")
 	j.fleet.follow("a limit of its own", func() { b.press("Give it this limit") })
-	b.reads("The key has a limit of its own.", "Who is refused")
+	b.reads("The key has a limit of its own.", "Refused now")
 
 	j.logsIn(4, 3) // 5 of 8 were used
 	b.press("127.0.0.1")
-	b.reads("The key has a limit of its own: 8 requests within any hour.")
-	b.shows("Left", "0 of 8")
+	b.reads("a limit of its own: 8 requests within any hour", "8 of 8, 0 left")
 
-	b.press("Never limit this key…")
+	j.act("Never limit…")
 	b.reads("Never limit this key?",
 		"login will not limit the key any longer: all of its requests pass, however many, and a ban does not stop them.")
 	j.fleet.follow("a key that is not limited", func() { b.press("Never limit it") })
@@ -69,21 +72,30 @@ func (j *journey) who() {
 // banFromWho bans the key that is refused most, and lifts its ban, on the page that lists it.
 func (j *journey) banFromWho() {
 	b := j.tab
-	b.turnTo("Keys", "Who")
-	b.press("Ban… 127.0.0.1")
+	b.press("Keys")
+	j.act("Ban for…")
 	b.reads("Ban this key?", "Every request of the key will be refused under login, in all instances, until the ban ends or is lifted.")
 	b.fill("For", "12m")
 	b.press("Ban the key")
-	b.reads("The key was banned.", "1 key is banned now: see the bans.")
-	b.press("Lift… the ban of 127.0.0.1")
+	b.reads("The key was banned.", "1 key is banned now.")
+	j.act("Lift the ban…")
 	b.press("Lift the ban")
 	b.reads("The ban was lifted.", "No key is banned now.")
 }
 
-// row checks the count and the share of a key in the first list of the page Who.
-func (j *journey) row(b *tab, key, count, share string) {
+// row checks how the first row of the page of keys begins.
+func (j *journey) row(b *tab, want string) {
 	j.t.Helper()
-	b.until("the row of "+key+" is right", func() bool {
-		return eval[string](b, `[...document.querySelectorAll("tbody tr")].slice(0, 1).map((row) => [...row.children].slice(0, 3).map((c) => c.innerText.trim()).join(" ")).join()`) == key+" "+count+" "+share
+	b.until("the row is "+want, func() bool {
+		return eval[string](b, `[...document.querySelector("tbody tr").children].slice(0, 3).map((c) => c.innerText.trim()).join(" ")`) == want
 	})
+}
+
+// act presses an entry of the menu of the key that is refused under login.
+func (j *journey) act(name string) {
+	j.t.Helper()
+	b := j.tab
+	b.steps += 2
+	b.do(b.hit(named("Actions on 127.0.0.1 under login")))
+	b.loads(b.hit(chromedp.Search(fmt.Sprintf(`//form[@popover][input[@name="policy"][@value="login"]]//button[normalize-space()=%q]`, name))))
 }
