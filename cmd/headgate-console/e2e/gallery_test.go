@@ -206,7 +206,7 @@ func shown(pager string) []state {
 	list := []state{
 		{name: "a webhook is added", user: "admin", path: "/alerts", send: hook},
 		{picture: "traffic", user: "admin", path: "/"},
-		{picture: "keys", user: "admin", path: "/keys?app=shop",
+		{picture: "who", user: "admin", path: "/keys?app=shop",
 			on: until(`document.querySelectorAll("tbody tr").length > 4`)},
 		{picture: "list", user: "admin", path: "/policies"},
 		{picture: "templates", user: "admin", path: "/new?template=login&app=shop"},
