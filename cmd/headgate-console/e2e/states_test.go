@@ -414,7 +414,8 @@ func statesWithoutRedis() []state {
 	list := []state{{name: "the banner while Redis is away", user: "admin", path: "/policies/undone/mode",
 		send: form("mode", "enforce", "version", "3", "confirm", "yes"),
 		on:   until(`document.body.innerText.includes("Redis has not answered")`)}}
-	list = append(list, asked("admin", "/", "/policies", "/policies/visitors", "/keys", "/keys?view=banned", "/keys?view=one")...)
+	list = append(list, asked("admin", "/", "/policies", "/policies/visitors", "/keys", "/keys?view=banned",
+		"/keys?view=one")...)
 	list = append(list, asked("vic", "/policies/visitors")...)
 	return append(list,
 		state{name: "a key while Redis is away", user: "admin", path: "/keys?policy=visitors&key=192.0.2.1",

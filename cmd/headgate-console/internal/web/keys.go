@@ -368,7 +368,8 @@ func (k *keys) row(r *request, name, key string) keyRow {
 	if p := k.policies[name]; p != nil {
 		row.Shadow, row.Changed = p.Mode == policy.Shadow, p.UpdatedAt.After(k.From)
 
-		// A key that was cut in reports is not the one that is counted, so nothing can be done to it.
+		// A key that was cut in reports is not the one that is counted, so nothing can be done
+		// to it.
 		if !row.Cut {
 			row.Found, row.CanEdit = p, r.access.CanEdit(p.Apps)
 		}

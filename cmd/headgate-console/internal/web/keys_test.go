@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -115,7 +114,8 @@ func TestKeysShowsWhatIsRefused(t *testing.T) {
 		t.Errorf("without keys: %s", got.text)
 	}
 
-	// The error of bob's count is 10, so that the page must show a range. What is admitted is not here.
+	// The error of bob's count is 10, so that the page must show a range. What is admitted is
+	// not here.
 	w.fleet.top = stats.Top{Instances: 2, Unread: 3, Rules: []topkeys.Rule{
 		{Rule: "plain", Refused: summary(0, topkeys.Key{Key: "192.0.2.1", Count: 30}),
 			Admitted: summary(0, topkeys.Key{Key: "192.0.2.9", Count: 300})},
@@ -130,8 +130,10 @@ func TestKeysShowsWhatIsRefused(t *testing.T) {
 	for key, want := range map[string]string{
 		"eve": "p | 60 refusedbanned until 2026-03-01 12:01:30 | 2026-03-01 11:00:00 | | " +
 			"⋯ Look upLift the ban…Ban for…Reset…Own limit…Never limit…Grant units…Debit units…",
-		"bob":       "p | 30 to 40 refused | 2026-03-01 11:00:00 | | ⋯ Look upBan for…Reset…Own limit…Never limit…Grant units…Debit units…",
-		"192.0.2.1": "plain | 30 refused | 2026-03-01 11:00:00 | | ⋯ Look upReset…Own limit…Never limit…Grant units…Debit units…",
+		"bob": "p | 30 to 40 refused | 2026-03-01 11:00:00 | | " +
+			"⋯ Look upBan for…Reset…Own limit…Never limit…Grant units…Debit units…",
+		"192.0.2.1": "plain | 30 refused | 2026-03-01 11:00:00 | | " +
+			"⋯ Look upReset…Own limit…Never limit…Grant units…Debit units…",
 		"192.0.2.9": "", "mallory": "",
 	} {
 		if row := strings.Replace(got.cell(key), "the policy was changed since", "", 1); row != want {
@@ -140,9 +142,9 @@ func TestKeysShowsWhatIsRefused(t *testing.T) {
 	}
 
 	// The one that is refused most is the first.
-	at := []int{strings.Index(got.text, ">eve<"), strings.Index(got.text, ">bob<"), strings.Index(got.text, ">192.0.2.1<")}
-	if !slices.IsSorted(at) {
-		t.Errorf("the order is %v", at)
+	at := func(key string) int { return strings.Index(got.text, ">"+key+"<") }
+	if at("eve") > at("bob") || at("bob") > at("192.0.2.1") {
+		t.Errorf("the order is wrong: %s", got.text)
 	}
 	for _, want := range []string{"in 2 instances", "2 keys are banned now", "The lists of 3 more instances"} {
 		if !strings.Contains(words(got.doc), want) {
@@ -157,7 +159,8 @@ func TestKeysShowsWhatIsRefused(t *testing.T) {
 // What a policy in shadow has counted passed, and stands after what was refused.
 func TestKeysSaysThatShadowRefusesNothing(t *testing.T) {
 	w := bansWorld(t)
-	for name, mode := range map[string]policy.Mode{"seen": policy.Shadow, "long": policy.Enforce, "fresh": policy.Shadow} {
+	modes := map[string]policy.Mode{"seen": policy.Shadow, "long": policy.Enforce, "fresh": policy.Shadow}
+	for name, mode := range modes {
 		_, err := w.CreatePolicy(t.Context(), w.admin,
 			policy.Policy{Name: name, Apps: []string{"a"}, Limit: limit("5/1m"), Key: "ip", Mode: mode})
 		w.must(err)
@@ -228,7 +231,8 @@ func TestKeysShowsAndLiftsBans(t *testing.T) {
 		t.Errorf("the audit log says %+v", rows)
 	}
 
-	if got := b.get("/keys?view=banned&policy=plain").want(http.StatusOK); !strings.Contains(got.text, "No key is banned under plain.") {
+	got = b.get("/keys?view=banned&policy=plain").want(http.StatusOK)
+	if !strings.Contains(got.text, "No key is banned under plain.") {
 		t.Errorf("of a policy without bans: %s", got.text)
 	}
 	if got := b.get("/keys?view=banned&app=b").want(http.StatusOK); got.rows()["alice"] == "" {
@@ -279,7 +283,8 @@ func TestKeysRefreshes(t *testing.T) {
 	b := w.as("admin")
 	for _, view := range []string{"refused", "banned"} {
 		part := b.get("/keys/live?app=a&view=" + view).want(http.StatusOK)
-		if n := len(part.rows()); strings.Contains(part.text, "<html") || n != maxRows+1 || !strings.Contains(part.text, "and 50 more") {
+		if n := len(part.rows()); strings.Contains(part.text, "<html") || n != maxRows+1 ||
+			!strings.Contains(part.text, "and 50 more") {
 			t.Errorf("%d rows: %s", n, part.text)
 		}
 		var small bytes.Buffer
@@ -294,7 +299,8 @@ func TestKeysRefreshes(t *testing.T) {
 		b.get("/keys/live?app=a&view=" + view).want(http.StatusNotModified)
 		b.header = nil
 	}
-	if got := b.get("/keys?refresh=5").want(http.StatusOK); !strings.Contains(got.text, `http-equiv="refresh" content="5"`) {
+	again := b.get("/keys?refresh=5").want(http.StatusOK)
+	if !strings.Contains(again.text, `http-equiv="refresh" content="5"`) {
 		t.Error("without JavaScript the page does not reload itself")
 	}
 
@@ -316,7 +322,8 @@ func TestKeysOfAViewer(t *testing.T) {
 
 	b := w.as("viewer")
 	for _, got := range []*answer{b.get("/keys"), b.get("/keys?view=banned"), b.look("p", "alice")} {
-		if got.want(http.StatusOK); !strings.Contains(got.text, "<code>alice</code>") || strings.Contains(got.text, "bob") ||
+		got.want(http.StatusOK)
+		if !strings.Contains(got.text, "<code>alice</code>") || strings.Contains(got.text, "bob") ||
 			got.form("/keys/reset") != nil || strings.Contains(got.text, "popover") {
 			t.Errorf("a viewer of a sees %s", got.text)
 		}
@@ -343,20 +350,23 @@ func TestKeysOfAViewer(t *testing.T) {
 	// An administrator may, but not by a form of another site.
 	admin := w.as("admin")
 	admin.header = http.Header{"Sec-Fetch-Site": {"cross-site"}}
-	admin.post("/keys/lift", url.Values{"policy": {"p"}, "key": {"alice"}, "confirm": {"yes"}}).want(http.StatusForbidden)
+	admin.post("/keys/lift", url.Values{"policy": {"p"}, "key": {"alice"}, "confirm": {"yes"}}).
+		want(http.StatusForbidden)
 	if len(w.fleet.banned) != 2 {
 		t.Errorf("another site has lifted one of %v", w.fleet.banned)
 	}
 }
 
-// hostileKeys are keys as clients may have sent them. Spaces and line ends make keys that look alike.
+// hostileKeys are keys as clients may have sent them. Spaces and line ends make keys that look
+// alike.
 func hostileKeys() []string {
-	return append(injections(), "", " x", "x", `"x"`, `"`, "a\x00b", "a\r\nb", "a\nb", "\xff\xfe", "\u202eabc", "\u200b",
+	return append(injections(), "", " x", "x", `"x"`, `"`, "a\x00b", "a\r\nb", "a\nb", "\xff\xfe",
+		"\u202eabc", "\u200b",
 		"a\tb", "100%", "%00", "a+b&c=d#e", "../..", strings.Repeat("k", 1000), strings.Repeat("\x00", 1000))
 }
 
-// A key holds whatever a client sent. Each has a row of its own, and its link and its menu are about
-// it to the byte.
+// A key holds whatever a client sent. Each has a row of its own, and its link and its menu are
+// about it to the byte.
 func TestKeysOfHostileTexts(t *testing.T) {
 	w := bansWorld(t)
 	b := w.as("admin")
@@ -371,7 +381,7 @@ func TestKeysOfHostileTexts(t *testing.T) {
 		got.harmless(key)
 		link := ""
 		got.each(func(n *html.Node) {
-			if n.Data == "a" && strings.Contains(attr(n, "href"), "view=one&policy") || n.Data == "a" && strings.HasPrefix(attr(n, "href"), "/keys?key=") {
+			if n.Data == "a" && strings.HasPrefix(attr(n, "href"), "/keys?key=") {
 				link = attr(n, "href")
 			}
 		})
@@ -475,7 +485,8 @@ func TestKeysReturnsToItsView(t *testing.T) {
 		form := url.Values{"policy": {"p"}, "key": {"eve"}, "confirm": {"yes"}, "here": {here}}
 		b.post("/keys/reset", form).goes(want)
 		delete(form, "confirm")
-		if got := b.post("/keys/reset", form).want(http.StatusOK); !got.links(strings.TrimRight(strings.Replace(want, "done=reset", "", 1), "?&")) {
+		got := b.post("/keys/reset", form).want(http.StatusOK)
+		if !got.links(strings.TrimSuffix(want, "&done=reset")) {
 			t.Errorf("%q: the question leads back elsewhere: %s", here, got.text)
 		}
 	}
