@@ -459,7 +459,7 @@ func (j *journey) shadow() {
 		j.t.Error("a refresh loses the focus, or closes what was open")
 	}
 
-	if !eval[bool](b, `(times => times.length > 0 && times.every(t => / ago$|^now$/.test(t.textContent)))([...document.querySelectorAll("main time:not([data-moment])")])`) {
+	if !eval[bool](b, `(times => times.length > 0 && times.every(t => / ago$|^now$/.test(t.textContent)))([...document.querySelectorAll("main time:not([data-moment], [data-hour])")])`) {
 		j.t.Error("after a refresh the times are not those of the reader")
 	}
 
