@@ -616,11 +616,12 @@ func (j *journey) shrink() {
 
 	// The text of a time is a span, and its title has the instant.
 	b.navigate(j.url("/policies/visitors"))
-	text := eval[string](b, `document.querySelector("time").textContent`)
+	const span = `document.querySelector("main time:not([data-moment], [data-hour])")`
+	text := eval[string](b, span+`.textContent`)
 	if !strings.Contains(text, "ago") && text != "now" {
 		j.t.Errorf("a time is shown as %q", text)
 	}
-	if title := eval[string](b, `document.querySelector("time").title`); !strings.HasSuffix(title, " UTC") ||
+	if title := eval[string](b, span+`.title`); !strings.HasSuffix(title, " UTC") ||
 		!strings.Contains(title, " · ") {
 		j.t.Errorf("the title of a time is %q", title)
 	}

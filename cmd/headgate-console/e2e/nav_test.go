@@ -56,7 +56,8 @@ func TestNavigation(t *testing.T) {
 // at checks where the tab is.
 func (b *tab) at(path string) {
 	b.t.Helper()
-	b.until("the tab is at "+path, func() bool { return eval[string](b, `location.pathname + location.search`) == path })
+	const address = `location.pathname + location.search`
+	b.until("the tab is at "+path, func() bool { return eval[string](b, address) == path })
 }
 
 // chooses opens the menu of applications, in which one is chosen, and chooses another.

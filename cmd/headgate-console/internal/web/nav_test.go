@@ -200,7 +200,9 @@ func (b *browser) keep(app string) {
 
 func TestSearchFindsPoliciesAndOffersTheKey(t *testing.T) {
 	w := newWorld(t)
-	for name, path := range map[string]string{"checkout": "/login/pay", "login": "/x", "slow-login": "/y", "other": "/z"} {
+	for name, path := range map[string]string{
+		"checkout": "/login/pay", "login": "/x", "slow-login": "/y", "other": "/z",
+	} {
 		_, err := w.CreatePolicy(t.Context(), w.admin, policy.Policy{Name: name, Apps: []string{"a"}, Key: "ip",
 			Limit: core.MustParseLimit("5/1m"), Match: policy.Match{Path: path}})
 		w.must(err)

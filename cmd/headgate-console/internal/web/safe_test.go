@@ -350,7 +350,7 @@ func TestBannerSaysWhatIsNotInForce(t *testing.T) {
 	// the network is built.
 	status.Failures, status.Since = 3, failed
 	const away = "Redis has not answered since 2026-03-01 12:00:00 (5 s). " +
-		"Counts are of then; changes are saved and come into force when it is back."
+		"Counts are of 2026-03-01 12:00:00; changes are saved and come into force when it is back."
 	for _, err := range []error{
 		&net.OpError{Op: "dial", Err: errors.New("redis.internal refused")}, context.DeadlineExceeded,
 		fmt.Errorf("version 7: %w", io.EOF), redisError("LOADING Redis is loading the dataset in memory"),
@@ -362,7 +362,8 @@ func TestBannerSaysWhatIsNotInForce(t *testing.T) {
 			}
 		}
 	}
-	if got := owner.get("/banner").want(http.StatusOK); len(got.byClass("look")) != 1 || len(got.byClass("wrong")) != 0 {
+	got := owner.get("/banner").want(http.StatusOK)
+	if len(got.byClass("look")) != 1 || len(got.byClass("wrong")) != 0 {
 		t.Errorf("it is no amber bar: %s", got.text)
 	}
 
@@ -380,7 +381,8 @@ func TestBannerSaysWhatIsNotInForce(t *testing.T) {
 		}
 	}
 	publish()
-	if got := shown(owner, "/policies"); !strings.Contains(got, "The instances go on with the policies that they have.") {
+	const on = "The instances go on with the policies that they have."
+	if got := shown(owner, "/policies"); !strings.Contains(got, on) {
 		t.Errorf("the banner says %q", got)
 	}
 
