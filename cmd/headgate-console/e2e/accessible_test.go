@@ -281,7 +281,9 @@ func (c *checker) look(b *tab) (faults []string) {
 		run("desk, dark", few, colours)
 	}
 
+	// The whole page is in the window, so that what sticks to its bottom hides nothing.
 	b.resize(phoneWidth, phoneHeight)
+	b.resize(phoneWidth, phoneHeight+eval[int64](b, bodyHigh))
 	run("phone, dark", few, all)
 	b.prefer("light")
 	if *thorough {
