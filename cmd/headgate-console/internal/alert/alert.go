@@ -19,9 +19,8 @@ type Alarm interface {
 	// Check looks at the conditions once.
 	Check(ctx context.Context) error
 
-	// Due returns the messages that are to be sent now, at most one of each webhook, and how long
-	// it is until the next one is. waiting is false if none waits.
-	Due(ctx context.Context) (list []service.Due, wait time.Duration, waiting bool, err error)
+	// Due returns the messages that are to be sent now, at most one of each webhook.
+	Due(ctx context.Context) ([]service.Due, error)
 
 	// Deliver tries to send a message once, unless another worker does.
 	Deliver(ctx context.Context, id string) error
@@ -31,9 +30,9 @@ const (
 	// every is the time between two checks.
 	every = 15 * time.Second
 
-	// pause is the longest time between two looks for messages, because another console may have
-	// left some.
-	pause = 5 * time.Second
+	// pause is the longest time between two looks for messages: some become due, and another
+	// console may have left some.
+	pause = time.Second
 
 	// timeout bounds a check, and a message with all that is written about it.
 	timeout = 30 * time.Second
@@ -108,10 +107,8 @@ func (w *Worker) send(ctx context.Context) {
 	failures := w.failures("messages of alerts cannot be read", "messages of alerts are read again")
 	for ctx.Err() == nil {
 		var due []service.Due
-		var wait time.Duration
-		var waiting bool
 		err := bounded(ctx, func(ctx context.Context) (err error) {
-			due, wait, waiting, err = w.alarm.Due(ctx)
+			due, err = w.alarm.Due(ctx)
 			return err
 		})
 
@@ -125,12 +122,7 @@ func (w *Worker) send(ctx context.Context) {
 		for _, d := range due {
 			w.deliver(ctx, d)
 		}
-
-		// Another console may leave a message at any time, and does not wake this worker.
-		if !waiting || err != nil || wait > pause {
-			wait = pause
-		}
-		sleep(ctx, wait, w.wake)
+		sleep(ctx, pause, w.wake)
 	}
 }
 

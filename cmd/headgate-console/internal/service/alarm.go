@@ -110,8 +110,7 @@ func (a Alarm) claim(ctx context.Context) (turn int64, err error) {
 
 // alertWatch is what the webhooks watch.
 type alertWatch struct {
-	hooks []Webhook // that are on
-	rows  map[string]store.Webhook
+	hooks []Webhook
 	apps  []string // all that there are
 }
 
@@ -121,12 +120,7 @@ func alertWatchOf(t *store.Tx) (w alertWatch, err error) {
 		return w, err
 	}
 
-	w.rows = map[string]store.Webhook{}
 	for _, row := range rows {
-		w.rows[row.ID] = row
-		if !row.Enabled {
-			continue
-		}
 		hook, err := webhookOf(row)
 		if err != nil {
 			return w, err
@@ -142,10 +136,14 @@ func alertWatchOf(t *store.Tx) (w alertWatch, err error) {
 	return w, err
 }
 
-// each calls f with each condition that is watched, and where: the application "" stands for all
-// together. It ends at the first error.
+// each calls f with each condition that a webhook watches, unless it is off, and where: the
+// application "" stands for all together. It ends at the first error.
 func (a alertWatch) each(f func(hook Webhook, c Condition, app string) error) error {
 	for _, hook := range a.hooks {
+		if !hook.Enabled {
+			continue
+		}
+
 		apps := a.apps
 		if !hook.All {
 			gone := func(app string) bool { return !slices.Contains(a.apps, app) }
@@ -173,8 +171,9 @@ func (s *Service) askRedis(ctx context.Context, w alertWatch) *seen {
 	defer cancel()
 	v := &seen{instances: map[string][]policy.Instance{}, found: map[conditionOf]finding{}}
 
-	// Without a webhook Redis is not asked, and nothing is known.
-	if v.blind = len(w.hooks) == 0; v.blind {
+	// Without a webhook that is on Redis is not asked, and nothing is known.
+	v.blind = !slices.ContainsFunc(w.hooks, func(hook Webhook) bool { return hook.Enabled })
+	if v.blind {
 		return v
 	}
 
@@ -270,18 +269,21 @@ func (s *Service) writeCheck(t *store.Tx, v *seen, turn int64) error {
 		key := alertKey{hook.ID, c.Kind, app}
 		row, there := known[key]
 		delete(known, key)
-		f := findingWriter{Tx: t, hook: hook, row: w.rows[hook.ID], now: now}
-		return f.write(c, app, v.judge(c, app), row, there)
+		return findingWriter{t, hook, now}.write(c, app, v.judge(c, app), row, there)
 	})
 	if err != nil {
 		return err
 	}
 
 	// The ones that remain are not watched any more, and end whatever holds.
-	for _, row := range known {
-		f := findingWriter{Tx: t, row: w.rows[row.Webhook], now: now}
-		if err := f.end(row, "It is not watched any more."); err != nil {
-			return err
+	for _, hook := range w.hooks {
+		for key, row := range known {
+			if key.webhook != hook.ID {
+				continue
+			}
+			if err := (findingWriter{t, hook, now}).end(row, "It is not watched any more."); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -291,7 +293,6 @@ func (s *Service) writeCheck(t *store.Tx, v *seen, turn int64) error {
 type findingWriter struct {
 	*store.Tx
 	hook Webhook
-	row  store.Webhook
 	now  int64
 }
 
@@ -321,13 +322,10 @@ func (f findingWriter) write(c Condition, app string, found finding, row store.A
 	}
 
 	// Most checks find what the one before has found, and write nothing.
-	switch {
-	case !there:
-		return f.InsertAlert(row)
-	case row != was:
-		return f.UpdateAlert(row)
+	if row == was {
+		return nil
 	}
-	return nil
+	return f.SetAlert(row)
 }
 
 // event returns what is to be reported of an alert that holds, or "", and writes its times.

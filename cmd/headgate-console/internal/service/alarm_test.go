@@ -132,7 +132,7 @@ func (w *world) round() {
 func (w *world) deliver() {
 	w.t.Helper()
 	for {
-		list, _, _, err := w.Alarm().Due(w.t.Context())
+		list, err := w.Alarm().Due(w.t.Context())
 		w.must(err)
 		if len(list) == 0 {
 			return
@@ -315,7 +315,7 @@ func TestAlertsOfConditionsThatAreGoneEnd(t *testing.T) {
 			row, err := tx.Webhook(h.ID)
 			row.Conditions, row.Enabled = "[]", false
 			since := w.clock.now().UnixMicro()
-			return errors.Join(err, tx.UpdateWebhook(row), tx.InsertAlert(store.Alert{Webhook: h.ID, Kind: "lost",
+			return errors.Join(err, tx.UpdateWebhook(row), tx.SetAlert(store.Alert{Webhook: h.ID, Kind: "lost",
 				App: "a", FirstAt: since, Since: since, ToldAt: since, Detail: `{"text":"a: 0 instances report"}`}))
 		}))
 
@@ -507,7 +507,7 @@ func TestMessageOfAKilledConsoleIsSent(t *testing.T) {
 		w.refuse("a", 500)
 		w.must(w.Alarm().Check(t.Context()))
 
-		due, _, _, err := w.Alarm().Due(t.Context())
+		due, err := w.Alarm().Due(t.Context())
 		w.must(err)
 		if len(due) != 1 {
 			t.Fatalf("%d messages", len(due))
@@ -534,12 +534,12 @@ func TestMessageOfAKilledConsoleIsSent(t *testing.T) {
 		w.clock.pass(15 * time.Second)
 		w.must(w.Alarm().Check(t.Context()))
 
-		due, _, _, err = w.Alarm().Due(t.Context())
+		due, err = w.Alarm().Due(t.Context())
 		w.must(err)
 
 		hook, d, err := other.claimDelivery(t.Context(), due[0].ID)
 		w.must(err)
-		other.s.post(t.Context(), hook, &d, true)
+		other.s.post(t.Context(), hook, &d)
 
 		w.clock.pass(claimTime)
 		w.deliver()
@@ -559,7 +559,7 @@ func TestMessageOfConsolesThatAreKilledFails(t *testing.T) {
 
 	// Each claim counts as an attempt, or the message would be tried for ever.
 	for range MaxAttempts {
-		due, _, _, err := w.Alarm().Due(t.Context())
+		due, err := w.Alarm().Due(t.Context())
 		w.must(err)
 		_, _, err = w.Alarm().claimDelivery(t.Context(), due[0].ID)
 		w.must(err)
@@ -602,7 +602,7 @@ func TestAlertsOfTwoConsolesAreToldOnce(t *testing.T) {
 			for _, s := range consoles {
 				all.Go(func() {
 					for {
-						due, _, _, err := s.Alarm().Due(t.Context())
+						due, err := s.Alarm().Due(t.Context())
 						if err != nil || len(due) == 0 {
 							return
 						}
@@ -860,7 +860,7 @@ func TestMessageIsDocumented(t *testing.T) {
 	if err := json.Unmarshal(want.Bytes(), &m); err != nil {
 		t.Fatal(err)
 	}
-	if got := m.text(); got != want.String() {
+	if got := text(m); got != want.String() {
 		t.Errorf("the documentation has\n%s\nand the console sends\n%s", &want, got)
 	}
 

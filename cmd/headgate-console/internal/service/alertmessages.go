@@ -32,6 +32,14 @@ const MaxAttempts = 6
 
 var _ = [1]struct{}{}[MaxAttempts-1-5] // the pauses
 
+// attemptsOf returns how often a message is tried at most. A test is tried once.
+func attemptsOf(d store.Delivery) int64 {
+	if d.Event == EventTest {
+		return 1
+	}
+	return MaxAttempts
+}
+
 // message is the body of a message. What becomes of it is in its row, see [store.Delivery]:
 //
 //	waiting -> waiting  claimed: tried by one console, and due again after claimTime
@@ -68,22 +76,20 @@ type messageHook struct {
 // messageVersion is the version of the form of messages.
 const messageVersion = 1
 
-// completeFor completes a message to a webhook.
-func (m message) completeFor(hook store.Webhook) message {
-	m.Version, m.Data.Webhook = messageVersion, messageHook{hook.ID, hook.Name}
-	return m
+// to returns the row of a message to a webhook, to be sent at once.
+func (m message) to(hook Webhook, now int64) store.Delivery {
+	m.Version, m.At, m.Data.Webhook = messageVersion, instant(now), messageHook{hook.ID, hook.Name}
+	return store.Delivery{
+		ID: "msg_" + auth.NewID(), Webhook: hook.ID, Event: m.Type, Kind: string(m.Data.Kind), App: m.Data.App,
+		Body: text(m), CreatedAt: now, State: store.StateWaiting, NextAt: now,
+	}
 }
-
-func (m message) text() string { return text(m) }
-
-// newMessageID returns the id of a message.
-func newMessageID() string { return "msg_" + auth.NewID() }
 
 // addMessage adds a message about an alert.
 func (f findingWriter) addMessage(event string, c Condition, row store.Alert, found finding, why string) error {
 	began := instant(row.Since)
 	long := textform.Duration(instant(f.now).Sub(began).Truncate(time.Second))
-	m := message{Type: event, At: instant(f.now), Data: messageData{
+	m := message{Type: event, Data: messageData{
 		Kind: AlertKind(row.Kind), App: row.App, Since: began,
 		Summary: found.Text, Subjects: found.Subjects, More: found.More,
 	}}
@@ -101,15 +107,11 @@ func (f findingWriter) addMessage(event string, c Condition, row store.Alert, fo
 		}
 	}
 
-	d := store.Delivery{
-		ID: newMessageID(), Webhook: f.row.ID, Event: event, Kind: row.Kind, App: row.App,
-		Body:      m.completeFor(f.row).text(),
-		CreatedAt: f.now, State: store.StateWaiting, NextAt: f.now,
-	}
+	d := m.to(f.hook, f.now)
 
 	// A receiver that is away for long does not fill the database. The message fails, so that its
 	// list shows that some are missing.
-	waiting, err := f.CountWaiting(f.row.ID)
+	waiting, err := f.CountWaiting(f.hook.ID)
 	if err != nil {
 		return err
 	}
@@ -127,10 +129,9 @@ type Due struct {
 	Webhook string
 }
 
-// Due returns the messages that are to be sent now, at most one of each webhook, and how long it
-// is until the next one is. waiting is false if none waits. Messages about one alert are sent in
-// their order.
-func (a Alarm) Due(ctx context.Context) (list []Due, wait time.Duration, waiting bool, err error) {
+// Due returns the messages that are to be sent now, at most one of each webhook. Messages about one
+// alert are sent in their order.
+func (a Alarm) Due(ctx context.Context) (list []Due, err error) {
 	var rows []store.Delivery
 	err = a.s.db.View(ctx, func(t *store.Tx) (err error) {
 		rows, err = t.WaitingDeliveries()
@@ -139,30 +140,17 @@ func (a Alarm) Due(ctx context.Context) (list []Due, wait time.Duration, waiting
 
 	now := a.s.now()
 	earlier, chosen := map[alertKey]bool{}, map[string]bool{}
-	next := int64(0)
 	for _, row := range rows {
 		// Of the messages about one alert only the oldest is looked at, so that no end comes before
 		// its beginning.
 		key := alertKey{row.Webhook, AlertKind(row.Kind), row.App}
-		if earlier[key] {
-			continue
-		}
-		earlier[key] = true
-
-		if row.NextAt > now {
-			if next == 0 || row.NextAt < next {
-				next = row.NextAt
-			}
-		} else if !chosen[row.Webhook] {
+		if !earlier[key] && row.NextAt <= now && !chosen[row.Webhook] {
 			chosen[row.Webhook] = true
 			list = append(list, Due{row.ID, row.Webhook})
 		}
+		earlier[key] = true
 	}
-
-	if next > 0 {
-		wait = instant(next).Sub(instant(now))
-	}
-	return list, wait, next > 0, err
+	return list, err
 }
 
 // Deliver tries to send a message once, unless another console does. The message is claimed
@@ -176,9 +164,13 @@ func (a Alarm) Deliver(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
+	return a.s.tryOnce(ctx, hook, &d)
+}
 
+// tryOnce sends a message that is claimed, and writes what became of it.
+func (s *Service) tryOnce(ctx context.Context, hook store.Webhook, d *store.Delivery) error {
 	// No transaction is open while the receiver answers, which may take long.
-	a.s.post(ctx, hook, &d, true)
+	s.post(ctx, hook, d)
 
 	// The console ends. The message stays claimed until another console tries again, or the next.
 	if err := ctx.Err(); err != nil && d.State != store.StateDone {
@@ -189,8 +181,8 @@ func (a Alarm) Deliver(ctx context.Context, id string) error {
 	// twice.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), refusalTime)
 	defer cancel()
-	return a.s.db.Update(ctx, func(t *store.Tx) error {
-		err := t.EndAttempt(d)
+	return s.db.Update(ctx, func(t *store.Tx) error {
+		err := t.EndAttempt(*d)
 		// This attempt took so long that another one has begun, whose result counts.
 		if errors.Is(err, store.ErrStale) {
 			return nil
@@ -225,7 +217,7 @@ func (a Alarm) claimDelivery(ctx context.Context, id string) (hook store.Webhook
 		}
 
 		// The last attempt has no result, because the console that made it was killed.
-		if d.Attempts >= MaxAttempts {
+		if d.Attempts >= attemptsOf(d) {
 			d.State, d.TriedAt = store.StateFailed, now
 			d.Error = cmp.Or(d.Error, "the console ended during the last attempt")
 			return t.EndAttempt(d)
@@ -247,7 +239,7 @@ func (a Alarm) claimDelivery(ctx context.Context, id string) (hook store.Webhook
 }
 
 // post sends a message, and writes into its row what became of it.
-func (s *Service) post(ctx context.Context, hook store.Webhook, d *store.Delivery, again bool) {
+func (s *Service) post(ctx context.Context, hook store.Webhook, d *store.Delivery) {
 	m := webhook.Message{ID: d.ID, URL: hook.URL, Secrets: []string{hook.Secret}, Body: []byte(d.Body)}
 	// For a day after a renewal a message has both signatures, so that its receiver can follow in
 	// its own time.
@@ -262,7 +254,7 @@ func (s *Service) post(ctx context.Context, hook store.Webhook, d *store.Deliver
 	case err == nil:
 		d.State, d.NextAt = store.StateDone, 0
 		return
-	case again && d.Attempts < MaxAttempts:
+	case d.Attempts < attemptsOf(*d):
 		d.State, d.NextAt = store.StateWaiting, d.TriedAt+pauses[d.Attempts-1].Microseconds()
 	default:
 		d.State, d.NextAt = store.StateFailed, 0

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/headgate/headgate/cmd/headgate-console/internal/auth"
@@ -62,8 +61,7 @@ type Service struct {
 	attempts  *auth.Attempts
 	logger    *slog.Logger
 	recent    *recentCounts
-	testing   sync.Map // the webhooks to which a test message is being sent
-	imports   places   // for imports in memory
+	imports   places // for imports in memory
 	importing ownPlaces
 	parser    places // for the one import that is being parsed
 	backups   places // for the one backup that is being written or read

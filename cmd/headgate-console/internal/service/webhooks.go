@@ -507,51 +507,37 @@ func (s *Service) DeleteWebhook(ctx context.Context, a Actor, id string) error {
 // It is not tried again. The audit log has it before it is sent. While one is sent, another is
 // refused. The actor has to own all of its applications.
 func (s *Service) TestWebhook(ctx context.Context, a Actor, id string) (Delivery, error) {
-	// Only one test message of a webhook is sent at a time.
-	_, busy := s.testing.LoadOrStore(id, true)
-	if !busy {
-		defer s.testing.Delete(id)
-	}
-
 	var row store.Webhook
+	var sent store.Delivery
 	err := s.act(ctx, a, store.CounterWebhooks, "webhook.test", webhookObject(id), func(d *action) (err error) {
 		var was Webhook
 		if row, was, err = d.webhookToEdit(id); err != nil {
 			return err
 		}
 
-		// An actor who may not change the webhook does not learn that one is being sent.
-		if busy {
+		waiting, err := d.WaitingDeliveries()
+		if err != nil {
+			return err
+		}
+		isTest := func(w store.Delivery) bool { return w.Webhook == id && w.Event == EventTest }
+		if slices.ContainsFunc(waiting, isTest) {
 			return invalid("", "a test message is being sent already")
 		}
 
+		// It is claimed from the beginning, so that no other console sends it.
+		sent = message{
+			Type: EventTest, Text: fmt.Sprintf("This is a test of the webhook %q of headgate.", inertName(row.Name)),
+		}.to(was, d.now)
+		sent.Attempts, sent.NextAt = 1, d.now+claimTime.Microseconds()
+		if err := d.InsertDelivery(sent); err != nil {
+			return err
+		}
 		return d.done("", was.text())
 	})
 	if err != nil {
 		return Delivery{}, err
 	}
-
-	now := s.now()
-	sent := store.Delivery{
-		ID: newMessageID(), Webhook: row.ID, Event: EventTest, CreatedAt: now, Attempts: 1,
-		Body: message{
-			Type: EventTest, At: instant(now),
-			Text: fmt.Sprintf("This is a test of the webhook %q of headgate.", inertName(row.Name)),
-		}.completeFor(row).text(),
-	}
-
-	// No transaction is open while the receiver answers.
-	s.post(ctx, row, &sent, false)
-	err = s.db.Update(ctx, func(t *store.Tx) error {
-		// The webhook may have been deleted since.
-		if _, err := t.Webhook(row.ID); err != nil {
-			return err
-		}
-		if err := t.InsertDelivery(sent); err != nil {
-			return err
-		}
-		return forgetDeliveries(t, row.ID)
-	})
+	err = s.tryOnce(ctx, row, &sent)
 	return deliveryOf(sent), err
 }
 

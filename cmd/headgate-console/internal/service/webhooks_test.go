@@ -1,6 +1,7 @@
 package service
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -188,13 +189,43 @@ func TestWebhookTestShowsTheError(t *testing.T) {
 
 	// A test that failed does not wait for another attempt.
 	w.clock.pass(time.Hour)
-	if due, _, waiting, err := w.Alarm().Due(t.Context()); err != nil || len(due) != 0 || waiting {
-		t.Errorf("%v %v %v", due, waiting, err)
+	if due, err := w.Alarm().Due(t.Context()); err != nil || len(due) != 0 {
+		t.Errorf("%v %v", due, err)
 	}
 
 	for _, id := range []string{"x", "0", "<b>", strings.Repeat("x", 1000), "' OR 1=1"} {
 		_, err := w.TestWebhook(t.Context(), w.admin, id)
 		wantErr(t, id, err, ErrNotFound)
+	}
+}
+
+// A console that ends while it sends a test leaves one that has failed, and no other sends it.
+func TestWebhookTestOfAKilledConsoleFails(t *testing.T) {
+	w := newWorld(t, sqliteURL(t))
+	ctx, kill := context.WithCancel(t.Context())
+	sent, ended := 0, make(chan struct{})
+	hanging := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		sent++
+		kill()
+		<-ended
+	}))
+	t.Cleanup(hanging.Close)
+	t.Cleanup(func() { close(ended) })
+
+	h := w.watch(hanging.URL, "a")
+	_, err := w.TestWebhook(ctx, w.admin, h.ID)
+	wantErr(t, "a test while the console ends", err, context.Canceled)
+
+	w.deliver()
+	_, err = w.TestWebhook(t.Context(), w.admin, h.ID)
+	wantFault(t, "another one meanwhile", err, "")
+
+	w.clock.pass(claimTime)
+	w.deliver()
+	got, err := w.Webhook(t.Context(), w.admin, h.ID)
+	w.must(err)
+	if d := got.Deliveries[0]; len(got.Deliveries) != 1 || d.State != store.StateFailed || d.Error == "" || sent != 1 {
+		t.Errorf("%+v, sent %d times", got.Deliveries, sent)
 	}
 }
 

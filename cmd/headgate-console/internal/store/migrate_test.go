@@ -252,7 +252,7 @@ func TestMigrationOfAlertConditions(t *testing.T) {
 				errs = append(errs, tx.InsertWebhook(w))
 			}
 			for _, kind := range []string{"behind", "near", "lost"} {
-				errs = append(errs, tx.InsertAlert(Alert{Webhook: "all", Kind: kind, App: "a", Detail: "{}"}))
+				errs = append(errs, tx.SetAlert(Alert{Webhook: "all", Kind: kind, App: "a", Detail: "{}"}))
 			}
 			return errors.Join(errs...)
 		})

@@ -124,18 +124,11 @@ func (t *Tx) Alerts() ([]Alert, error) {
 	return readAll(t, scanAlert, alertColumns+" ORDER BY webhook, kind, app")
 }
 
-// InsertAlert adds an alert.
-func (t *Tx) InsertAlert(a Alert) error {
-	const q = "INSERT INTO alerts (webhook, kind, app, first_at, since, told_at, detail) VALUES (?, ?, ?, ?, ?, ?, ?)"
+// SetAlert adds an alert, or writes all of one that is there.
+func (t *Tx) SetAlert(a Alert) error {
+	const q = "REPLACE INTO alerts (webhook, kind, app, first_at, since, told_at, detail) VALUES (?, ?, ?, ?, ?, ?, ?)"
 	_, err := t.exec(q, a.Webhook, a.Kind, a.App, a.FirstAt, a.Since, a.ToldAt, a.Detail)
 	return err
-}
-
-// UpdateAlert writes the times and the detail of an alert.
-func (t *Tx) UpdateAlert(a Alert) error {
-	const q = "UPDATE alerts SET first_at = ?, since = ?, told_at = ?, detail = ? " +
-		"WHERE webhook = ? AND kind = ? AND app = ?"
-	return t.execOne(ErrNotFound, q, a.FirstAt, a.Since, a.ToldAt, a.Detail, a.Webhook, a.Kind, a.App)
 }
 
 // DeleteAlert removes an alert.
