@@ -24,17 +24,21 @@ func TestAppEndsPauses(t *testing.T) {
 		t.Fatal(err)
 	}
 
+	// The pause is over as soon as it begins, and the worker finds it with its next look.
 	for _, restart := range []bool{false, true} {
 		p, err = a.Service.PausePolicy(ctx, admin, "p", p.Version, policy.Off, time.Microsecond)
 		if err != nil {
 			t.Fatal(err)
 		}
+
+		// The one that is overdue at a start is ended at once.
 		if restart {
 			if err := a.Close(); err != nil {
 				t.Fatal(err)
 			}
 			a = open(t, c)
 		}
+
 		until(t, "the policy is in force again", func() bool {
 			p, err = a.Service.Policy(ctx, admin, "p")
 			return err == nil && p.Mode == policy.Enforce

@@ -35,7 +35,10 @@ func TestWorkerRunsAtOnceAndAgainAndLogsAFailureOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 
+		// It fails twice, which is one line of the log, and works again after that.
 		time.Sleep(16 * time.Second)
+
+		// To close it again does nothing.
 		w.Close()
 		w.Close()
 		time.Sleep(time.Minute)

@@ -1,3 +1,5 @@
+// This file has the mode of several policies, which is changed as a whole or not at all.
+
 package service
 
 import (
@@ -11,17 +13,8 @@ import (
 	"github.com/headgate/headgate/policy"
 )
 
-// MaxBulk is the largest number of policies of one Bulk.
-const MaxBulk = MaxPerPage
-
-// Bulk is a change of several policies as a whole or not at all.
-type Bulk struct {
-	Policies []PolicyVersion // each once, at most MaxBulk
-
-	Mode      *policy.Mode // nil keeps the mode of each
-	AddApp    string       // an application to add to each that does not list it, or ""
-	RemoveApp string       // an application to take from each that lists it, or ""
-}
+// MaxBulk is the largest number of policies whose mode is changed together: those of a page.
+const MaxBulk = DefaultPerPage
 
 // PolicyVersion names a policy, and the version that a change is based on.
 type PolicyVersion struct {
@@ -29,34 +22,26 @@ type PolicyVersion struct {
 	Version int64
 }
 
-// BulkPlan is what a Bulk changes.
+// BulkPlan is what a change of the mode of several policies does.
 type BulkPlan struct {
 	Steps     []BulkStep
 	Unchanged []string // policies that are so already
 
-	At time.Time // when ChangePolicies changed them; see [Service.ChangedAt]
+	At time.Time // when SwitchPolicies changed them; see [Service.UndoSwitch]
 
-	// Refused is how many requests the policies that the change takes protection from have
-	// refused in the last 24 hours. ChangePolicies does not count them.
+	// Refused is how many requests the policies that are not in force afterwards have refused in
+	// the last 24 hours. SwitchPolicies does not count them.
 	Refused int64
 }
 
 // BulkStep is the change of one policy.
 type BulkStep struct{ Before, After policy.Policy }
 
-// Unprotects reports whether the step lets requests pass that were refused before: it takes the
-// policy out of force, or an application from it.
-func (b BulkStep) Unprotects() bool {
-	if b.Before.Mode != policy.Enforce {
-		return false
-	}
+// Unprotects reports whether the step takes the policy out of force.
+func (b BulkStep) Unprotects() bool { return b.Before.Mode == policy.Enforce }
 
-	gone := func(app string) bool { return !slices.Contains(b.After.Apps, app) }
-	return b.After.Mode != policy.Enforce || slices.ContainsFunc(b.Before.Apps, gone)
-}
-
-// ConflictsError means that policies have changed since the versions that a Bulk is based on.
-// Nothing was changed.
+// ConflictsError means that policies have changed since the versions that a change of several is
+// based on. Nothing was changed.
 type ConflictsError struct{ Conflicts []*ConflictError }
 
 // Error names the policies and their versions, one a line.
@@ -68,15 +53,12 @@ func (e *ConflictsError) Error() string {
 	return errors.Join(errs...).Error()
 }
 
-// PlanBulk returns what a change of several policies would do, and changes nothing. Its errors
-// are the same as those of [Service.ChangePolicies].
-func (s *Service) PlanBulk(ctx context.Context, a Actor, b Bulk) (plan BulkPlan, err error) {
-	if err := b.check(); err != nil {
-		return BulkPlan{}, err
-	}
-
+// PlanSwitch returns what SwitchPolicies would do, and changes nothing. Its errors are the same.
+func (s *Service) PlanSwitch(
+	ctx context.Context, a Actor, list []PolicyVersion, mode policy.Mode,
+) (plan BulkPlan, err error) {
 	err = s.ask(ctx, a, "policy.update", "policies", func(d *action) error {
-		plan, err = d.planBulk(b)
+		plan, err = d.planSwitch(list, mode)
 		return err
 	})
 	if err != nil {
@@ -100,19 +82,15 @@ func (s *Service) PlanBulk(ctx context.Context, a Actor, b Bulk) (plan BulkPlan,
 	return plan, err
 }
 
-// ChangePolicies changes several policies in one transaction, all or none, and returns what it
-// changed. Each one gets a revision and a row in the audit log. The actor has to own every
-// application that each policy listed before and that it lists now; a refusal names the first
-// policy that they may not change. The error is a ConflictsError if any of the policies has
-// another version than the one that b names, unless nothing is to be changed in it: so a change
-// may be repeated. An InvalidError lists the mistakes of all policies.
-func (s *Service) ChangePolicies(ctx context.Context, a Actor, b Bulk) (plan BulkPlan, err error) {
-	if err := b.check(); err != nil {
-		return BulkPlan{}, err
-	}
-
+// SwitchPolicies changes the mode of at most MaxBulk policies, each once, in one transaction, all
+// or none. Each one gets a revision and a row in the audit log. A refusal names the first policy
+// that the actor may not change. The error is a ConflictsError if any of the policies has another
+// version than the list says, unless it has the mode already: so a change may be repeated.
+func (s *Service) SwitchPolicies(
+	ctx context.Context, a Actor, list []PolicyVersion, mode policy.Mode,
+) (plan BulkPlan, err error) {
 	err = s.act(ctx, a, store.CounterPolicies, "policy.update", "policies", func(d *action) error {
-		if plan, err = d.planBulk(b); err != nil {
+		if plan, err = d.planSwitch(list, mode); err != nil {
 			return err
 		}
 		if len(plan.Steps) == 0 {
@@ -127,8 +105,6 @@ func (s *Service) ChangePolicies(ctx context.Context, a Actor, b Bulk) (plan Bul
 
 		plan.At = instant(d.now)
 		for i, step := range plan.Steps {
-			// Refusals and the rows of the audit log name the policy, and not the set.
-			d.object = policyObject(step.Before.Name)
 			if plan.Steps[i].After, err = d.overwrite(step.Before, step.After, updated, note); err != nil {
 				return err
 			}
@@ -140,26 +116,51 @@ func (s *Service) ChangePolicies(ctx context.Context, a Actor, b Bulk) (plan Bul
 	return plan, err
 }
 
-func (b *Bulk) check() error {
-	f := checkNamed(b.Policies)
-	if b.Mode == nil && b.AddApp == "" && b.RemoveApp == "" {
-		f.add("", errors.New("there is nothing to change"))
+// planSwitch returns what a change does, and checks the permissions for each policy.
+func (a *action) planSwitch(list []PolicyVersion, mode policy.Mode) (plan BulkPlan, err error) {
+	if err := checkNamed(list).err(); err != nil {
+		return plan, err
 	}
 
-	for _, c := range []struct{ field, app string }{{"add_app", b.AddApp}, {"remove_app", b.RemoveApp}} {
-		if c.app != "" {
-			f.add(c.field, policy.CheckApp(c.app))
+	object := a.object
+	var conflicts []*ConflictError
+	for _, v := range list {
+		// A refusal names the policy that it is about.
+		a.object = policyObject(v.Name)
+		theirs, err := a.owned(v.Name, v.Version)
+		var conflict *ConflictError
+		if errors.As(err, &conflict) {
+			conflicts = append(conflicts, conflict)
+			continue
+		}
+		if err != nil {
+			return BulkPlan{}, err
+		}
+
+		mine := theirs
+		mine.Mode = mode
+		switch {
+		case theirs.Mode == mode:
+			plan.Unchanged = append(plan.Unchanged, v.Name)
+		case theirs.Version != v.Version:
+			mine.Version = v.Version
+			conflicts = append(conflicts, &ConflictError{Mine: mine, Theirs: theirs})
+		default:
+			plan.Steps = append(plan.Steps, BulkStep{theirs, mine})
+		}
+		if err := a.valid(mine); err != nil {
+			return BulkPlan{}, err
 		}
 	}
 
-	if b.AddApp != "" && b.AddApp == b.RemoveApp {
-		f.add("remove_app", errors.New("it is the one to add"))
+	a.object = object
+	if len(conflicts) > 0 {
+		return BulkPlan{}, &ConflictsError{conflicts}
 	}
-	return f.err()
+	return plan, nil
 }
 
 // checkNamed returns the mistakes in which policies a change names: none, too many, or one twice.
-// Their versions are compared in the transaction.
 func checkNamed(list []PolicyVersion) (f faults) {
 	seen := map[string]bool{}
 	for _, p := range list {
@@ -178,90 +179,75 @@ func checkNamed(list []PolicyVersion) (f faults) {
 	return f
 }
 
-// planBulk returns what a change does, and checks the permissions for each policy.
-func (a *action) planBulk(b Bulk) (plan BulkPlan, err error) {
-	// A refusal names the policy that it is about. Afterwards the action is about the set again.
-	object := a.object
-	defer func() {
-		if err == nil {
-			a.object = object
+// SwitchedAt returns how many policies UndoSwitch would take back for the actor.
+func (s *Service) SwitchedAt(ctx context.Context, a Actor, at time.Time) (n int, err error) {
+	err = s.ask(ctx, a, "policy.history", "policies", func(d *action) error {
+		list, err := d.switchedAt(at)
+		if err == nil && slices.ContainsFunc(list, func(r Revision) bool { return !d.mayUndo(r) }) {
+			list = nil
 		}
-	}()
+		n = len(list)
+		return err
+	})
+	return n, err
+}
 
-	var conflicts []*ConflictError
-	var f faults
-	for _, v := range b.Policies {
-		a.object = policyObject(v.Name)
-		step, err := a.bulkStep(b, v)
-		var conflict *ConflictError
-		var invalid *InvalidError
-		// Conflicts and mistakes of all policies are collected. Another error, such as a refusal,
-		// ends the plan.
-		switch {
-		case errors.As(err, &conflict):
-			conflicts = append(conflicts, conflict)
-		case errors.As(err, &invalid):
-			for _, fault := range invalid.Faults {
-				fault.Policy = v.Name
-				f = append(f, fault)
+// UndoSwitch takes back what the actor has changed with SwitchPolicies at an instant, all or
+// nothing. The error is a ConflictsError if any of the policies was changed since, and names all of
+// these, and ErrNotFound if the actor has changed nothing then.
+func (s *Service) UndoSwitch(ctx context.Context, a Actor, at time.Time) error {
+	return s.act(ctx, a, store.CounterPolicies, "policy."+undone, "policies", func(d *action) error {
+		list, err := d.switchedAt(at)
+		if err != nil {
+			return err
+		}
+		if len(list) == 0 {
+			return ErrNotFound
+		}
+
+		var conflicts []*ConflictError
+		for _, r := range list {
+			d.object = policyObject(r.Policy)
+			_, err := d.undo(r.Policy, r.Version)
+
+			// All conflicts are collected. Another error, such as a refusal, ends the action.
+			var conflict *ConflictError
+			if errors.As(err, &conflict) {
+				conflicts = append(conflicts, conflict)
+			} else if err != nil {
+				return err
 			}
-		case errors.Is(err, errUnchanged):
-			plan.Unchanged = append(plan.Unchanged, v.Name)
-		case err != nil:
-			return BulkPlan{}, err
-		default:
-			plan.Steps = append(plan.Steps, step)
 		}
-	}
-
-	// Mistakes may be due to a change of others, so the conflicts are shown first.
-	if len(conflicts) > 0 {
-		return BulkPlan{}, &ConflictsError{conflicts}
-	}
-	return plan, f.err()
+		if len(conflicts) > 0 {
+			return &ConflictsError{conflicts}
+		}
+		return nil
+	})
 }
 
-// bulkStep returns the change of one policy, or errUnchanged.
-func (a *action) bulkStep(b Bulk, v PolicyVersion) (step BulkStep, err error) {
-	theirs, err := a.owned(v.Name, v.Version)
-	if err != nil {
-		return step, err
+// switchedAt returns the updates that the actor has made at an instant, by policy. There are none
+// if one of them is hidden or another's, or if they are too many.
+func (a *action) switchedAt(at time.Time) (list []Revision, err error) {
+	rows, err := a.RevisionsBetween("", at.UnixMicro(), at.UnixMicro()+1, MaxBulk+1)
+	if err != nil || len(rows) > MaxBulk {
+		return nil, err
 	}
 
-	mine := b.apply(theirs)
-	if len(mine.Apps) == 0 {
-		return step, invalid("apps", fmt.Sprintf("%q is its only application", b.RemoveApp))
+	slices.Reverse(rows) // by name
+	for _, row := range rows {
+		r, err := a.revision(row)
+		if errors.Is(err, ErrNotFound) || err == nil && (row.Actor != a.actor.user || row.Action != updated) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, r)
 	}
-
-	if err := a.mayList(mine.Apps); err != nil {
-		return step, err
-	}
-
-	// What is like this already is no conflict in any version, so that a change may be repeated.
-	if len(Diff(theirs, mine)) == 0 {
-		return step, errUnchanged
-	}
-
-	if v.Version != theirs.Version {
-		mine.Version = v.Version
-		return step, &ConflictError{Mine: mine, Theirs: theirs}
-	}
-
-	return BulkStep{theirs, mine}, a.valid(mine)
+	return list, nil
 }
 
-// apply returns a policy as the change makes it.
-func (b *Bulk) apply(p policy.Policy) policy.Policy {
-	if b.Mode != nil {
-		p.Mode = *b.Mode
-	}
-
-	p.Apps = slices.Clone(p.Apps)
-	if b.AddApp != "" && !slices.Contains(p.Apps, b.AddApp) {
-		p.Apps = append(p.Apps, b.AddApp)
-	}
-	if b.RemoveApp != "" {
-		p.Apps = slices.DeleteFunc(p.Apps, func(app string) bool { return app == b.RemoveApp })
-	}
-	return p
+// mayUndo reports whether the actor owns the applications that a revision is about.
+func (a *action) mayUndo(r Revision) bool {
+	return (r.Before == nil || a.access.CanEdit(r.Before.Apps)) && (r.After == nil || a.access.CanEdit(r.After.Apps))
 }

@@ -3,9 +3,7 @@ package service
 import (
 	"errors"
 	"fmt"
-	"reflect"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -14,10 +12,6 @@ import (
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/policy/stats"
 )
-
-func bulkOf(mode policy.Mode, list ...PolicyVersion) Bulk {
-	return Bulk{Policies: list, Mode: &mode}
-}
 
 // versions returns the versions of policies that exist.
 func (w *world) versions(names ...string) (list []PolicyVersion) {
@@ -42,7 +36,7 @@ func TestBulkChangesAllWithARevisionAndAnAuditRowEach(t *testing.T) {
 			Mode: policy.Off})
 
 		before := len(w.entries(AuditQuery{Action: "policy.update"}))
-		plan, err := w.PlanBulk(ctx, w.admin, bulkOf(policy.Off, w.versions("one", "two", "three", "five")...))
+		plan, err := w.PlanSwitch(ctx, w.admin, w.versions("one", "two", "three", "five"), policy.Off)
 		if err != nil || len(plan.Steps) != 3 || !slices.Equal(plan.Unchanged, []string{"five"}) {
 			t.Fatalf("the plan is %+v (%v)", plan, err)
 		}
@@ -50,8 +44,8 @@ func TestBulkChangesAllWithARevisionAndAnAuditRowEach(t *testing.T) {
 			t.Errorf("a plan wrote %d rows into the audit log", n-before)
 		}
 
-		b := bulkOf(policy.Off, w.versions("one", "two", "three", "five")...)
-		done, err := w.ChangePolicies(ctx, w.admin, b)
+		list := w.versions("one", "two", "three", "five")
+		done, err := w.SwitchPolicies(ctx, w.admin, list, policy.Off)
 		w.must(err)
 		if len(done.Steps) != 3 || !slices.Equal(done.Unchanged, []string{"five"}) {
 			t.Errorf("changed were %+v", done)
@@ -68,7 +62,7 @@ func TestBulkChangesAllWithARevisionAndAnAuditRowEach(t *testing.T) {
 		}
 
 		// A form that is sent twice finds all as it is wished, and that is no conflict.
-		again, err := w.ChangePolicies(ctx, w.admin, b) // with versions that are old by now
+		again, err := w.SwitchPolicies(ctx, w.admin, list, policy.Off) // with versions that are old by now
 		if err != nil || len(again.Steps) != 0 || len(again.Unchanged) != 4 {
 			t.Errorf("a repeated change did %+v (%v)", again, err)
 		}
@@ -97,60 +91,6 @@ func (w *world) wantOneOfThree(name string) {
 	}
 }
 
-func TestBulkChangesApplications(t *testing.T) {
-	everyEngine(t, func(t *testing.T, w *world) {
-		ctx := t.Context()
-		w.create(sample("one", "a"))
-		w.create(sample("two", "a", "b"))
-
-		apps := func() (list [][]string) {
-			for _, name := range []string{"one", "two"} {
-				p, err := w.Policy(ctx, w.admin, name)
-				w.must(err)
-				list = append(list, p.Apps)
-			}
-			return list
-		}
-
-		// The second lists b already.
-		_, err := w.ChangePolicies(ctx, w.admin, Bulk{Policies: w.versions("one", "two"), AddApp: "b"})
-		w.must(err)
-		if got, want := apps(), [][]string{{"a", "b"}, {"a", "b"}}; !reflect.DeepEqual(got, want) {
-			t.Errorf("the applications are %v, want %v", got, want)
-		}
-
-		// To add and to remove at once is a move.
-		_, err = w.ChangePolicies(ctx, w.admin, Bulk{Policies: w.versions("one", "two"), AddApp: "c", RemoveApp: "a"})
-		w.must(err)
-		if got, want := apps(), [][]string{{"b", "c"}, {"b", "c"}}; !reflect.DeepEqual(got, want) {
-			t.Errorf("the applications are %v, want %v", got, want)
-		}
-
-		// The list by application follows.
-		page, err := w.Policies(ctx, w.admin, Query{App: "c"})
-		if err != nil || page.Total != 2 {
-			t.Errorf("c has %d policies (%v)", page.Total, err)
-		}
-
-		// A policy has to list an application: the mistake names the policy that would not, and no
-		// other is changed.
-		w.create(sample("three", "b"))
-		_, err = w.ChangePolicies(ctx, w.admin, Bulk{Policies: w.versions("one", "three"), RemoveApp: "b"})
-		wantFault(t, "the last application", err, "apps")
-		if text := err.Error(); !strings.Contains(text, `policy "three": apps: "b" is its only application`) ||
-			strings.Contains(text, "one") {
-			t.Errorf("the mistake is %q", text)
-		}
-
-		if got := apps(); !reflect.DeepEqual(got, [][]string{{"b", "c"}, {"b", "c"}}) {
-			t.Errorf("a change that failed left %v", got)
-		}
-
-		_, err = w.ChangePolicies(ctx, w.admin, Bulk{Policies: w.versions("one"), AddApp: "nowhere"})
-		wantFault(t, "an application that does not exist", err, "apps")
-	})
-}
-
 func TestBulkNeverGoesOverAnothersChange(t *testing.T) {
 	everyEngine(t, func(t *testing.T, w *world) {
 		ctx := t.Context()
@@ -166,7 +106,7 @@ func TestBulkNeverGoesOverAnothersChange(t *testing.T) {
 		w.must(err)
 		w.must(w.DeletePolicy(ctx, w.admin, "three", 1))
 
-		_, err = w.ChangePolicies(ctx, w.admin, bulkOf(policy.Shadow, old...))
+		_, err = w.SwitchPolicies(ctx, w.admin, old, policy.Shadow)
 		var conflicts *ConflictsError
 		if !errors.As(err, &conflicts) || len(conflicts.Conflicts) != 2 {
 			t.Fatalf("the error is %v", err)
@@ -211,7 +151,7 @@ func TestBulkRacesAreAllOrNothing(t *testing.T) {
 			var errs [2]error
 			var group sync.WaitGroup
 			for i, list := range [][]PolicyVersion{base, reversed[:8]} {
-				group.Go(func() { _, errs[i] = rivals[i].ChangePolicies(ctx, w.admin, bulkOf(modes[i], list...)) })
+				group.Go(func() { _, errs[i] = rivals[i].SwitchPolicies(ctx, w.admin, list, modes[i]) })
 			}
 
 			group.Wait()
@@ -246,7 +186,7 @@ func TestBulkRacesAreAllOrNothing(t *testing.T) {
 // mustChange brings policies to the mode enforce again.
 func (w *world) mustChange(names []string) {
 	w.t.Helper()
-	_, err := w.ChangePolicies(w.t.Context(), w.admin, bulkOf(policy.Enforce, w.versions(names...)...))
+	_, err := w.SwitchPolicies(w.t.Context(), w.admin, w.versions(names...), policy.Enforce)
 	w.must(err)
 }
 
@@ -261,21 +201,15 @@ func TestBulkIsRefusedForOnePolicyThatIsNotTheirs(t *testing.T) {
 		owner := w.person("owner", map[string]Role{"a": Owner, "c": Viewer})
 
 		for name, row := range map[string]struct {
-			b      Bulk
+			list   []PolicyVersion
 			want   error
 			object string
 		}{
-			"a policy that is partly theirs": {bulkOf(policy.Off, PolicyVersion{"mine", 1}, PolicyVersion{"shared", 1}),
-				ErrDenied, "policy:shared"},
-			"a policy that is hidden": {bulkOf(policy.Off, PolicyVersion{"mine", 1}, PolicyVersion{"theirs", 1}),
-				ErrNotFound, "policy:theirs"},
-			"an application that they view": {Bulk{Policies: w.versions("mine"), AddApp: "c"}, ErrDenied,
-				"policy:mine"},
-			"an application of others": {Bulk{Policies: w.versions("mine"), AddApp: "b", RemoveApp: "a"},
-				ErrDenied, "policy:mine"},
+			"a policy that is partly theirs": {[]PolicyVersion{{"mine", 1}, {"shared", 1}}, ErrDenied, "policy:shared"},
+			"a policy that is hidden":        {[]PolicyVersion{{"mine", 1}, {"theirs", 1}}, ErrNotFound, "policy:theirs"},
 		} {
 			before := w.refusals()
-			_, err := w.ChangePolicies(ctx, owner, row.b)
+			_, err := w.SwitchPolicies(ctx, owner, row.list, policy.Off)
 			wantErr(t, name, err, row.want)
 			if n := w.refusals() - before; n != 1 {
 				t.Errorf("%s: the audit log has %d refusals, want 1", name, n)
@@ -288,8 +222,8 @@ func TestBulkIsRefusedForOnePolicyThatIsNotTheirs(t *testing.T) {
 		}
 
 		// What never was is refused like what is hidden.
-		if _, err := w.ChangePolicies(ctx, owner,
-			bulkOf(policy.Off, PolicyVersion{"mine", 1}, PolicyVersion{"never-was", 1})); !errors.Is(err, ErrNotFound) {
+		if _, err := w.SwitchPolicies(ctx, owner,
+			[]PolicyVersion{{"mine", 1}, {"never-was", 1}}, policy.Off); !errors.Is(err, ErrNotFound) {
 			t.Errorf("a policy that never was: %v", err)
 		}
 
@@ -313,19 +247,18 @@ func TestBulkRefusesBadInput(t *testing.T) {
 
 	// A plan has the mistakes of the change, so that a person sees them before.
 	for name, row := range map[string]struct {
-		b     Bulk
+		list  []PolicyVersion
+		mode  policy.Mode
 		field string
 	}{
-		"no policy":                 {bulkOf(policy.Off), "policies"},
-		"too many":                  {bulkOf(policy.Off, many...), "policies"},
-		"one twice":                 {bulkOf(policy.Off, one[0], one[0]), "policies"},
-		"nothing to change":         {Bulk{Policies: one}, ""},
-		"no name of an application": {Bulk{Policies: one, AddApp: "'"}, "add_app"},
-		"the same added and taken":  {Bulk{Policies: one, AddApp: "b", RemoveApp: "b"}, "remove_app"},
+		"no policy": {nil, policy.Off, "policies"},
+		"too many":  {many, policy.Off, "policies"},
+		"one twice": {[]PolicyVersion{one[0], one[0]}, policy.Off, "policies"},
+		"no mode":   {one, 9, "mode"},
 	} {
-		_, err := w.ChangePolicies(t.Context(), w.admin, row.b)
+		_, err := w.SwitchPolicies(t.Context(), w.admin, row.list, row.mode)
 		wantFault(t, name, err, row.field)
-		_, err = w.PlanBulk(t.Context(), w.admin, row.b)
+		_, err = w.PlanSwitch(t.Context(), w.admin, row.list, row.mode)
 		wantFault(t, name, err, row.field)
 	}
 }
@@ -346,18 +279,11 @@ func TestBulkPlanSaysWhatLosesProtection(t *testing.T) {
 		c := stats.Counts{events.Allowed: 5, events.Refused: 7, events.Banned: 2, events.FailedClosed: 3}
 		w.must(w.Ledger().Record(ctx, "a", stats.Minute{Start: at, Policies: map[string]stats.Counts{"p": c, "q": c}}))
 
-		off := policy.Off
-		for name, row := range map[string]struct {
-			b       Bulk
+		for mode, want := range map[policy.Mode]struct {
 			refused int64
 			lose    int
-		}{
-			"to off":                 {Bulk{Mode: &off}, 9, 1},
-			"without an application": {Bulk{RemoveApp: "b"}, 9, 1},
-			"with one more":          {Bulk{AddApp: "c"}, 0, 0},
-		} {
-			row.b.Policies = w.versions("p", "q")
-			plan, err := w.PlanBulk(ctx, w.admin, row.b)
+		}{policy.Off: {9, 1}, policy.Shadow: {9, 1}, policy.Enforce: {0, 0}} {
+			plan, err := w.PlanSwitch(ctx, w.admin, w.versions("p", "q"), mode)
 			w.must(err)
 
 			lose := 0
@@ -367,9 +293,8 @@ func TestBulkPlanSaysWhatLosesProtection(t *testing.T) {
 				}
 			}
 
-			if lose != row.lose || plan.Refused != row.refused {
-				t.Errorf("%s: %d lose protection and have refused %d, want %d and %d", name, lose, plan.Refused,
-					row.lose, row.refused)
+			if lose != want.lose || plan.Refused != want.refused {
+				t.Errorf("%s: %d lose protection and have refused %d, want %+v", mode, lose, plan.Refused, want)
 			}
 		}
 	})

@@ -148,7 +148,7 @@ func TestHostileTextsElsewhereAreStoredOrRefused(t *testing.T) {
 				"sort":        func() error { _, err := w.Policies(ctx, w.admin, Query{Sort: text}); return err },
 				"changed":     func() error { _, err := w.Policies(ctx, w.admin, Query{Changed: text}); return err },
 				"bulk": func() error {
-					_, err := w.ChangePolicies(ctx, w.admin, Bulk{Policies: []PolicyVersion{{text, 1}}, AddApp: text})
+					_, err := w.SwitchPolicies(ctx, w.admin, []PolicyVersion{{text, 1}}, policy.Off)
 					return err
 				},
 				"policy":  func() error { _, err := w.Policy(ctx, w.admin, text); return err },

@@ -105,21 +105,23 @@ func matrix() []row {
 		}, everyone},
 
 		// Changes of many policies need the right to each.
-		{"PlanBulk", func(ctx context.Context, w *world, a Actor) error {
-			_, err := w.PlanBulk(ctx, a, bulkOf(policy.Off, PolicyVersion{"p", 1}))
+		{"PlanSwitch", func(ctx context.Context, w *world, a Actor) error {
+			_, err := w.PlanSwitch(ctx, a, []PolicyVersion{{"p", 1}}, policy.Off)
 			return err
 		}, writers},
-		{"ChangePolicies", func(ctx context.Context, w *world, a Actor) error {
-			_, err := w.ChangePolicies(ctx, a, bulkOf(policy.Off, PolicyVersion{"p", 1}))
+		{"SwitchPolicies", func(ctx context.Context, w *world, a Actor) error {
+			_, err := w.SwitchPolicies(ctx, a, []PolicyVersion{{"p", 1}}, policy.Off)
 			return err
 		}, writers},
-		{"UndoPolicies", func(ctx context.Context, w *world, a Actor) error {
-			_, _, err := w.UndoPolicies(ctx, a, []PolicyVersion{{"p", 1}})
-			return err
-		}, writers},
-
-		{"ChangedAt", func(ctx context.Context, w *world, a Actor) error {
-			_, err := w.ChangedAt(ctx, a, time.Unix(0, 0))
+		{"UndoSwitch", func(ctx context.Context, w *world, a Actor) error {
+			// An actor takes back what they have changed at an instant, and there is nothing.
+			if err := w.UndoSwitch(ctx, a, time.Unix(0, 0)); !errors.Is(err, ErrNotFound) {
+				return err
+			}
+			return nil
+		}, everyone},
+		{"SwitchedAt", func(ctx context.Context, w *world, a Actor) error {
+			_, err := w.SwitchedAt(ctx, a, time.Unix(0, 0))
 			return err
 		}, everyone},
 
@@ -595,8 +597,8 @@ func (w *world) tryAll(t *testing.T, name string, a Actor, column int) {
 
 // changesMuch reports whether a method changes the answers of others.
 func changesMuch(method string) bool {
-	return slices.Contains([]string{"CreatePolicy", "UpdatePolicy", "ChangePolicies", "DeletePolicy", "Import", "Undo",
-		"UndoPolicies", "CancelPause", "ChangePassword", "ChangePasswordAndEndTokens", "Logout"}, method)
+	return slices.Contains([]string{"CreatePolicy", "UpdatePolicy", "SwitchPolicies", "DeletePolicy", "Import", "Undo",
+		"UndoSwitch", "CancelPause", "ChangePassword", "ChangePasswordAndEndTokens", "Logout"}, method)
 }
 
 func (w *world) refusals() (n int) {

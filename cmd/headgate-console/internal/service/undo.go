@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"time"
 
 	"github.com/headgate/headgate/cmd/headgate-console/internal/store"
 	"github.com/headgate/headgate/policy"
@@ -22,84 +20,6 @@ func (s *Service) Undo(ctx context.Context, a Actor, name string, version int64)
 		return err
 	})
 	return saved, err
-}
-
-// UndoPolicies is [Service.Undo] for the changes that made versions of several policies, all or
-// none, and returns the versions that are the newest then. The error is a ConflictsError if any of
-// them is not the current one, and names all of these. A refusal names the first policy that the
-// actor may not change.
-func (s *Service) UndoPolicies(
-	ctx context.Context, a Actor, list []PolicyVersion,
-) (now []PolicyVersion, at time.Time, err error) {
-	if err := checkNamed(list).err(); err != nil {
-		return nil, at, err
-	}
-
-	err = s.act(ctx, a, store.CounterPolicies, "policy."+undone, "policies", func(d *action) error {
-		now, at = nil, instant(d.now)
-		var conflicts []*ConflictError
-		for _, p := range list {
-			d.object = policyObject(p.Name)
-			_, err := d.undo(p.Name, p.Version)
-
-			// All conflicts are collected. Another error, such as a refusal, ends the action.
-			var conflict *ConflictError
-			switch {
-			case errors.As(err, &conflict):
-				conflicts = append(conflicts, conflict)
-			case errors.Is(err, errUnchanged):
-				now = append(now, p)
-			case err != nil:
-				return err
-			default:
-				now = append(now, PolicyVersion{p.Name, p.Version + 1})
-			}
-		}
-
-		if len(conflicts) > 0 {
-			return &ConflictsError{conflicts}
-		}
-		return nil
-	})
-	return now, at, err
-}
-
-// ChangedAt returns the versions of the policies that the actor has changed together at an instant,
-// for UndoPolicies. There are none if the actor may not take all of them back, or if they are more
-// than MaxBulk.
-func (s *Service) ChangedAt(ctx context.Context, a Actor, at time.Time) (list []PolicyVersion, err error) {
-	err = s.ask(ctx, a, "policy.history", "policies", func(d *action) error {
-		list = nil
-		// One row more than may be taken back shows that there are too many.
-		rows, err := d.RevisionsBetween("", at.UnixMicro(), at.UnixMicro()+1, MaxBulk+1)
-		if err != nil {
-			return err
-		}
-
-		slices.Reverse(rows) // by name
-		for _, row := range rows {
-			r, err := d.revision(row)
-
-			// One change that is hidden, another's or not to be taken back leaves none.
-			hidden := errors.Is(err, ErrNotFound)
-			if hidden || err == nil && (row.Actor != a.user || len(rows) > MaxBulk || !d.mayUndo(r)) {
-				list = nil
-				return nil
-			}
-			if err != nil {
-				return err
-			}
-
-			list = append(list, PolicyVersion{r.Policy, r.Version})
-		}
-		return nil
-	})
-	return list, err
-}
-
-// mayUndo reports whether the actor owns the applications that a revision is about.
-func (a *action) mayUndo(r Revision) bool {
-	return (r.Before == nil || a.access.CanEdit(r.Before.Apps)) && (r.After == nil || a.access.CanEdit(r.After.Apps))
 }
 
 // undo takes back the change that made a version of a policy.

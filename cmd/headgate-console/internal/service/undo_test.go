@@ -242,7 +242,7 @@ func (w *world) wantVersions(want map[string]int64) {
 	}
 }
 
-func TestUndoPoliciesTakesAllBackOrNone(t *testing.T) {
+func TestUndoSwitchTakesAllBackOrNone(t *testing.T) {
 	everyEngine(t, func(t *testing.T, w *world) {
 		ctx := t.Context()
 		for _, name := range []string{"one", "two", "three"} {
@@ -251,106 +251,57 @@ func TestUndoPoliciesTakesAllBackOrNone(t *testing.T) {
 
 		x := w.person("x", map[string]Role{"a": Owner})
 		w.clock.pass(time.Second)
-
-		// What was changed together is found by its instant and its author.
-		plan, err := w.ChangePolicies(ctx, x.Saying("for the fair"),
-			bulkOf(policy.Off, w.versions("one", "two", "three")...))
+		plan, err := w.SwitchPolicies(ctx, x.Saying("for the fair"), w.versions("one", "two", "three"), policy.Off)
 		w.must(err)
-		changed, err := w.ChangedAt(ctx, x, plan.At)
-		w.must(err)
-		if want := []PolicyVersion{{"one", 2}, {"three", 2}, {"two", 2}}; !slices.Equal(changed, want) {
-			t.Fatalf("changed were %v", changed)
-		}
 
-		if list, err := w.History(ctx, x, "two", 0, 1); err != nil || list[0].Comment != "for the fair" {
-			t.Errorf("%+v %v", list, err)
-		}
-
-		// Neither another person nor another instant finds it.
-		if list, err := w.ChangedAt(ctx, w.admin, plan.At); err != nil || len(list) > 0 {
-			t.Errorf("another's change: %v %v", list, err)
-		}
-		if list, err := w.ChangedAt(ctx, x, plan.At.Add(time.Microsecond)); err != nil || len(list) > 0 {
-			t.Errorf("another instant: %v %v", list, err)
-		}
+		// What was changed together is found by its instant and its author, and by nothing else.
+		w.wantSwitched(x, plan.At, 3)
+		w.wantSwitched(w.admin, plan.At, 0)
+		w.wantSwitched(x, plan.At.Add(time.Microsecond), 0)
+		wantErr(t, "another's", w.UndoSwitch(ctx, w.admin, plan.At), ErrNotFound)
 
 		// Another's edit of one policy keeps all three from being taken back.
-		two, err := w.Policy(ctx, w.admin, "two")
-		w.must(err)
-		two.Priority = 9
-		_, err = w.UpdatePolicy(ctx, w.admin, two)
-		w.must(err)
-
+		w.clock.pass(time.Second)
+		w.edit("two", func(p *policy.Policy) { p.Priority = 9 })
 		var conflicts *ConflictsError
-		if _, _, err = w.UndoPolicies(ctx, x, changed); !errors.As(err, &conflicts) || len(conflicts.Conflicts) != 1 ||
+		if err = w.UndoSwitch(ctx, x, plan.At); !errors.As(err, &conflicts) || len(conflicts.Conflicts) != 1 ||
 			conflicts.Conflicts[0].Theirs.Name != "two" {
 			t.Errorf("with a change of another: %v", err)
 		}
 		w.wantVersions(map[string]int64{"one": 2, "two": 3, "three": 2})
 
-		_, err = w.Undo(ctx, w.admin, "two", 3)
+		// Without it they are taken back.
+		w.clock.pass(time.Second)
+		plan, err = w.SwitchPolicies(ctx, x, w.versions("one", "two"), policy.Shadow)
 		w.must(err)
 		w.clock.pass(time.Second)
+		w.must(w.UndoSwitch(ctx, x.Saying("it is over"), plan.At))
+		w.wantVersions(map[string]int64{"one": 4, "two": 5, "three": 2})
+		list, err := w.History(ctx, x, "two", 0, 1)
+		if err != nil || list[0].Action != "undo" || list[0].Comment != "it is over" ||
+			list[0].Note != "of version 4" || list[0].After.Mode != policy.Off || list[0].After.Priority != 9 {
+			t.Errorf("%+v %v", list, err)
+		}
+		if err = w.UndoSwitch(ctx, x, plan.At); !errors.As(err, &conflicts) || len(conflicts.Conflicts) != 2 {
+			t.Errorf("again: %v", err)
+		}
 
-		// Without that policy the others are taken back.
-		changed[2].Version = 4
-		now, at, err := w.UndoPolicies(ctx, x.Saying("it is over"), []PolicyVersion{{"one", 2}, {"three", 2}})
+		// The offer is for those who may: x may not any more.
+		w.clock.pass(time.Second)
+		plan, err = w.SwitchPolicies(ctx, x, w.versions("one", "two"), policy.Enforce)
 		w.must(err)
-		w.wantVersions(map[string]int64{"one": 3, "two": 4, "three": 3})
-
-		w.wantUndone(x, now, at)
-		w.wantUndoRefused(x, now, at)
-		w.wantVersions(map[string]int64{"one": 3, "two": 4, "three": 3})
+		w.must(w.SetRole(ctx, w.admin, "x", "a", Viewer))
+		w.wantSwitched(x, plan.At, 0)
+		wantErr(t, "a viewer", w.UndoSwitch(ctx, x, plan.At), ErrDenied)
+		w.must(w.SetRole(ctx, w.admin, "x", "a", NoRole))
+		wantErr(t, "a stranger", w.UndoSwitch(ctx, x, plan.At), ErrNotFound)
 	})
 }
 
-// wantUndone checks what x has undone.
-func (w *world) wantUndone(x Actor, now []PolicyVersion, at time.Time) {
-	t, ctx := w.t, w.t.Context()
-	t.Helper()
-	if want := []PolicyVersion{{"one", 3}, {"three", 3}}; !slices.Equal(now, want) {
-		t.Errorf("undone were %v", now)
-	}
-
-	for _, name := range []string{"one", "three"} {
-		p, err := w.Policy(ctx, x, name)
-		w.must(err)
-		list, err := w.History(ctx, x, name, 0, 1)
-		if w.must(err); p.Mode != policy.Enforce || list[0].Action != "undo" || list[0].Comment != "it is over" ||
-			list[0].Note != "of version 2" {
-			t.Errorf("%+v %+v", p, list)
-		}
-	}
-
-	// Three: those two, and the administrator's undo of the edit.
-	if rows := w.entries(AuditQuery{Action: "policy.undo", Outcome: Done}); len(rows) != 3 || rows[0].Actor != "x" {
-		t.Errorf("%+v", rows)
-	}
-
-	if list, err := w.ChangedAt(ctx, x, at); err != nil || !slices.Equal(list, now) {
-		t.Errorf("the undo can be undone: %v %v", list, err)
-	}
-}
-
-// wantUndoRefused checks who may not undo what x has done, and what cannot be undone.
-func (w *world) wantUndoRefused(x Actor, now []PolicyVersion, at time.Time) {
-	t, ctx := w.t, w.t.Context()
-	t.Helper()
-	_, _, err := w.UndoPolicies(ctx, w.person("v", map[string]Role{"a": Viewer}), now)
-	wantErr(t, "a viewer", err, ErrDenied)
-
-	_, _, err = w.UndoPolicies(ctx, w.person("s", nil), now)
-	wantErr(t, "a stranger", err, ErrNotFound)
-
-	// The offer to undo is for those who may: x may not any more.
-	w.must(w.SetRole(ctx, w.admin, "x", "a", Viewer))
-	if list, err := w.ChangedAt(ctx, x, at); err != nil || len(list) > 0 {
-		t.Errorf("one who does not own them any longer: %v %v", list, err)
-	}
-
-	for what, list := range map[string][]PolicyVersion{"none": nil, "twice": {{"one", 3}, {"one", 3}},
-		"too many": make([]PolicyVersion, MaxBulk+1)} {
-		_, _, err = w.UndoPolicies(ctx, w.admin, list)
-		wantFault(t, what, err, "policies")
+// wantSwitched fails unless an actor is offered to take back n policies.
+func (w *world) wantSwitched(a Actor, at time.Time, want int) {
+	w.t.Helper()
+	if n, err := w.SwitchedAt(w.t.Context(), a, at); err != nil || n != want {
+		w.t.Errorf("%s may take back %d, want %d (%v)", a.User(), n, want, err)
 	}
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/headgate/headgate/policy"
 )
 
-// bulkChange changes the policies whose boxes are ticked. It asks first if that takes
-// protection away.
+// bulkChange changes the mode of the policies whose boxes are ticked. It asks first if that takes
+// protection away, or is known to refuse more requests.
 func bulkChange(r *request) error {
 	here, err := url.ParseQuery(r.field("here"))
 	if err != nil {
@@ -22,7 +22,11 @@ func bulkChange(r *request) error {
 	}
 	q := queryOf(here)
 
-	b, m := r.bulk()
+	list, m := r.ticked()
+	var mode policy.Mode
+	if do := r.field("do"); do == "" || mode.UnmarshalText([]byte(do)) != nil {
+		m.add("", "Choose what to do with the policies.")
+	}
 	if len(m) > 0 {
 		return r.showList(http.StatusUnprocessableEntity, q, m)
 	}
@@ -30,16 +34,22 @@ func bulkChange(r *request) error {
 	// The plan is made for the question alone. It is made again with the change, of the policies as
 	// they are then.
 	if !r.confirmed() {
-		plan, err := r.Service.PlanBulk(r.req.Context(), r.actor, b)
+		plan, err := r.Service.PlanSwitch(r.req.Context(), r.actor, list, mode)
 		if err != nil {
 			return r.bulkRefused(err, q)
 		}
-		if c, ok := r.bulkConfirmation(b, plan, q); ok {
+		c, err := r.bulkConfirmation(plan, mode)
+		if err != nil {
+			return err
+		}
+		if len(c.Consequences) > 0 {
+			c.Action, c.Back, c.Fields = "/policies/bulk", listPath(q, q.Page), r.sent()
+			r.keepComment(&c)
 			return r.confirm(c)
 		}
 	}
 
-	plan, err := r.Service.ChangePolicies(r.req.Context(), r.saying(), b)
+	plan, err := r.Service.SwitchPolicies(r.req.Context(), r.saying(), list, mode)
 	if err != nil {
 		return r.bulkRefused(err, q)
 	}
@@ -48,27 +58,20 @@ func bulkChange(r *request) error {
 		return r.seeOther(listPath(q, q.Page), "unchanged")
 	}
 
-	return r.seeOther(listPath(q, q.Page), "bulk&"+undoAt(plan.At))
+	return r.seeOther(listPath(q, q.Page), "bulk&at="+number(plan.At.UnixMicro()))
 }
 
-// undoBulk takes back the changes of several policies, all or none.
+// undoBulk takes back what was changed together, all or nothing.
 func undoBulk(r *request) error {
-	list, m := r.ticked()
-	if len(m) > 0 {
-		return r.showList(http.StatusUnprocessableEntity, service.Query{Page: 1}, m)
-	}
-
-	_, at, err := r.Service.UndoPolicies(r.req.Context(), r.saying(), list)
+	us, err := strconv.ParseInt(r.field("at"), 10, 64)
 	if err != nil {
+		return errBadForm
+	}
+	if err := r.Service.UndoSwitch(r.req.Context(), r.saying(), time.UnixMicro(us)); err != nil {
 		return r.bulkRefused(err, service.Query{Page: 1})
 	}
-
-	return r.seeOther("/policies", "undone&"+undoAt(at))
+	return r.seeOther("/policies", "undone")
 }
-
-// undoAt returns the parameter of a page that offers to take back what was changed at an
-// instant.
-func undoAt(at time.Time) string { return "at=" + number(at.UnixMicro()) }
 
 // ticked reads the policies of a form, and their versions.
 func (r *request) ticked() (list []service.PolicyVersion, m mistakes) {
@@ -91,31 +94,8 @@ func (r *request) ticked() (list []service.PolicyVersion, m mistakes) {
 	return list, m
 }
 
-// bulk reads the change from the form.
-func (r *request) bulk() (b service.Bulk, m mistakes) {
-	b.Policies, m = r.ticked()
-	app := r.field("with")
-
-	switch do := r.field("do"); do {
-	case "enforce", "shadow", "off":
-		var mode policy.Mode
-		_ = mode.UnmarshalText([]byte(do)) // which is a mode
-		b.Mode = &mode
-	case "add":
-		b.AddApp = app
-	case "remove":
-		b.RemoveApp = app
-	default:
-		m.add("", "Choose what to do with the policies.")
-	}
-
-	// Without a mode it is a change of applications, which has to name one.
-	if b.Mode == nil && app == "" && len(m) == 0 {
-		m.add("with", "Choose an application.")
-	}
-
-	return b, m
-}
+// tickValue returns a policy and its version as the form of the list sends them.
+func tickValue(name string, version int64) string { return number(version) + ":" + name }
 
 // bulkRefused shows the list again with the reason why nothing was changed.
 func (r *request) bulkRefused(err error, q service.Query) error {
@@ -135,20 +115,13 @@ func (r *request) bulkRefused(err error, q service.Query) error {
 		}
 		return r.showList(http.StatusConflict, q, m)
 	case errors.As(err, &invalid):
+		// The list has a field for the comment alone. Other mistakes stand above it.
 		for _, f := range invalid.Faults {
-			// The list has a field for the comment alone. Other mistakes stand above it, with the
-			// name of their policy.
-			text := f.Message
-			if f.Policy != "" {
-				text = f.Policy + ": " + text
-			}
-
 			field := ""
 			if f.Field == "comment" {
 				field = f.Field
 			}
-
-			m.add(field, text)
+			m.add(field, f.Message)
 		}
 		return r.showList(http.StatusUnprocessableEntity, q, m)
 	}
@@ -156,66 +129,95 @@ func (r *request) bulkRefused(err error, q service.Query) error {
 	return err
 }
 
-// bulkConfirmation returns the question to ask before a change, unless it takes no protection
-// away.
-func (r *request) bulkConfirmation(b service.Bulk, plan service.BulkPlan, q service.Query) (confirmation, bool) {
-	lose := 0
-	var names []string
-	for _, step := range plan.Steps {
-		if step.Unprotects() {
-			lose++
-			if len(names) < 10 {
-				names = append(names, step.Before.Name)
-			}
-		}
+// bulkConfirmation returns the question to ask before a change. It has no consequences if there is
+// nothing to ask about.
+func (r *request) bulkConfirmation(plan service.BulkPlan, mode policy.Mode) (c confirmation, err error) {
+	if len(plan.Steps) == 0 {
+		return c, nil
 	}
-
-	// Switching off is asked about even if nothing is lost now: a policy in shadow counts, and one
-	// that is off does not.
-	off := b.Mode != nil && *b.Mode == policy.Off && len(plan.Steps) > 0
-	if lose == 0 && !off {
-		return confirmation{}, false
-	}
-
-	c := confirmation{
-		Action: "/policies/bulk", Danger: true, Back: listPath(q, q.Page),
-		Fields: []hidden{{"here", r.field("here")}, {"do", r.field("do")}, {"with", r.field("with")}},
-	}
-
-	r.keepComment(&c)
-	for _, value := range r.req.PostForm["policy"] {
-		c.Fields = append(c.Fields, hidden{"policy", value})
-	}
-
 	count := policiesWords(len(plan.Steps))
-	switch {
-	case b.RemoveApp != "":
-		c.Title, c.Button = "Take "+count+" from "+b.RemoveApp+"?", "Take them from "+b.RemoveApp
-		c.Consequences = append(c.Consequences, "The instances of "+b.RemoveApp+" stop applying them within seconds.")
-	case off:
-		c.Title, c.Button = "Switch "+count+" off?", "Switch them off"
-		c.Consequences = append(c.Consequences, "A policy that is off has no effect, and counts nothing.")
-	default:
-		c.Title, c.Button = "Switch "+count+" to shadow?", "Switch them to shadow"
-		c.Consequences = append(c.Consequences, "A policy in shadow counts and refuses nothing.")
-	}
 
-	if lose > 0 {
-		more := ""
-		if lose > len(names) {
-			more = fmt.Sprintf(" and %s more", digits(int64(lose-len(names))))
+	switch mode {
+	case policy.Enforce:
+		c.Title, c.Button = "Enforce "+count+"?", "Enforce them"
+		if c.Consequences, err = r.wouldRefuseTogether(plan.Steps); err != nil || len(c.Consequences) == 0 {
+			return c, err
 		}
-
-		c.Consequences = append(c.Consequences, fmt.Sprintf("In force now: %s%s. "+
-			"In the last 24 hours they refused %s requests.",
-			strings.Join(names, ", "), more, digits(plan.Refused)))
+	case policy.Shadow:
+		// A policy that was off protects no less in shadow.
+		c.Title, c.Button = "Switch "+count+" to shadow?", "Switch them to shadow"
+		if c.Consequences = lost(plan); len(c.Consequences) == 0 {
+			return c, nil
+		}
+		c.Danger = true
+		c.Consequences = append([]string{"A policy in shadow counts and refuses nothing."}, c.Consequences...)
+	default:
+		c.Title, c.Button, c.Danger = "Switch "+count+" off?", "Switch them off", true
+		c.Consequences = append([]string{"A policy that is off has no effect, and counts nothing."}, lost(plan)...)
 	}
 
 	if n := len(plan.Unchanged); n > 0 {
 		c.Consequences = append(c.Consequences, policiesWords(n)+" stay as they are.")
 	}
+	return c, nil
+}
 
-	return c, true
+// lost says which policies a change takes out of force, or nothing.
+func lost(plan service.BulkPlan) []string {
+	var names []string
+	for _, step := range plan.Steps {
+		if step.Unprotects() {
+			names = append(names, step.Before.Name)
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+
+	more := ""
+	if n := len(names) - 10; n > 0 {
+		more = fmt.Sprintf(" and %s more", digits(int64(n)))
+	}
+	return []string{fmt.Sprintf("In force now: %s%s. In the last 24 hours they refused %s requests.",
+		strings.Join(names[:min(len(names), 10)], ", "), more, digits(plan.Refused))}
+}
+
+// wouldRefuseTogether says what policies that are to be in force would have refused in the last
+// hour: of each one whose counts tell, and in all. It returns nothing unless one of them is known
+// to refuse more than it did.
+func (r *request) wouldRefuseTogether(steps []service.BulkStep) (list []string, err error) {
+	var sum service.WouldRefuse
+	known, more := 0, false
+	for _, step := range steps {
+		w, err := r.Service.WouldRefuse(r.req.Context(), r.actor, step.After)
+		if err != nil {
+			return nil, err
+		}
+		if w == nil || w.Unknown != "" {
+			continue
+		}
+
+		// A request may meet several policies, so the sum is of decisions.
+		list = append(list, step.After.Name+": "+w.Sentence())
+		known++
+		more = more || w.Least > w.Before
+		sum.Requests, sum.Least, sum.Most = sum.Requests+w.Requests, sum.Least+w.Least, sum.Most+w.Most
+	}
+	if !more {
+		return nil, nil
+	}
+
+	if known > 1 {
+		figures := digits(sum.Least)
+		if sum.Least < sum.Most {
+			figures = "between " + figures + " and " + digits(sum.Most)
+		}
+		list = append(list, fmt.Sprintf("Together: %s of %s decisions.", figures, digits(sum.Requests)))
+	}
+	if n := len(steps) - known; n > 0 {
+		list = append(list, "What "+policiesWords(n)+" would have refused is not known.")
+	}
+	return list, nil
 }
 
 func policiesWords(n int) string {

@@ -18,7 +18,6 @@ import (
 type list struct {
 	Query    service.Query
 	Apps     []service.App
-	OwnApps  []service.App
 	Modes    []choice
 	Spans    []choice // of the last change
 	Usual    []usualFilter
@@ -99,12 +98,6 @@ func (r *request) showList(status int, q service.Query, m mistakes) error {
 		Manager:  r.access.CanManage(),
 		Filtered: q.Search != "" || q.Mode != "" || q.Changed != "" || q.Refusing,
 		Usual:    usualFilters(q), Late: page.Late && r.Fleet != nil, Wide: drawing.SparkWidth(24), Mistakes: m,
-	}
-
-	for _, a := range apps {
-		if r.access.CanEdit([]string{a.Name}) {
-			l.OwnApps = append(l.OwnApps, a)
-		}
 	}
 
 	for _, p := range page.Rows {

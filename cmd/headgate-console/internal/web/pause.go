@@ -26,9 +26,11 @@ type pausing struct {
 // complete adds what the page of a policy has.
 func (p *pausing) complete(r *request, of policy.Policy) (err error) {
 	p.Name, p.Version, p.Now, p.CanEdit = of.Name, of.Version, of.Mode, r.access.CanEdit(of.Apps)
+	// Before anything was typed the form proposes two hours.
 	if p.Mode+p.For == "" {
 		p.For = "2"
 	}
+
 	for _, m := range modes() {
 		if m.Value != "enforce" && m.Value != of.Mode.String() {
 			p.Modes = append(p.Modes, m)
@@ -56,6 +58,7 @@ func pausePolicy(r *request) error {
 		return err
 	}
 
+	// All mistakes of the form are shown at once, beside its fields.
 	form, m := pausing{Mode: r.field("mode"), For: r.field("for")}, mistakes{}
 	var mode policy.Mode
 	if err := mode.UnmarshalText([]byte(form.Mode)); err != nil || form.Mode == "" {
@@ -66,11 +69,14 @@ func pausePolicy(r *request) error {
 		m.add("for", fmt.Sprintf("write a whole number of hours from 1 to %d", maxHours))
 	}
 
+	// Shadow needs no question: the policy counts on, and goes back by itself.
 	if len(m) == 0 && mode == policy.Off && p.Mode != policy.Off && !r.confirmed() && r.access.CanEdit(p.Apps) {
 		when := fmt.Sprintf("now, for %s,", hoursWords(hours))
 		return r.confirmOff(p, when, policyPath(name)+"/pause", r.sent())
 	}
 
+	// The service may know more mistakes. Its field of the mode has another name on the page, where
+	// a menu of the mode stands beside.
 	if len(m) == 0 {
 		_, err = r.Service.PausePolicy(r.req.Context(), r.saying(), name, r.version("version"), mode,
 			time.Duration(hours)*time.Hour)

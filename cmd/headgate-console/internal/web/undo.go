@@ -15,7 +15,7 @@ type undo struct {
 	Action  string // where the form is sent
 	Version int64  // that the change made
 
-	Policies []string // of a change of several: versions and names; Name is then their number
+	At string // of a change of several: the instant in µs; Name is then their number
 }
 
 // undoFor is for how long after a change a page offers to take it back. The history offers it
@@ -66,24 +66,16 @@ func (r *request) undoable() (*undo, error) {
 func (r *request) undoableTogether() (*undo, error) {
 	us, err := strconv.ParseInt(r.query("at"), 10, 64)
 	at := time.UnixMicro(us)
-	if done := r.query("done"); err != nil || done != "bulk" && done != "undone" || r.Clock().Sub(at) > undoFor {
+	if err != nil || r.query("done") != "bulk" || r.Clock().Sub(at) > undoFor {
 		return nil, nil
 	}
 
-	list, err := r.Service.ChangedAt(r.req.Context(), r.actor, at)
-	if err != nil || len(list) == 0 {
+	n, err := r.Service.SwitchedAt(r.req.Context(), r.actor, at)
+	if err != nil || n == 0 {
 		return nil, err
 	}
-
-	u := &undo{Name: policiesWords(len(list)), Action: "/policies/undo"}
-	for _, p := range list {
-		u.Policies = append(u.Policies, tickValue(p.Name, p.Version))
-	}
-	return u, nil
+	return &undo{Name: policiesWords(n), Action: "/policies/undo", At: number(us)}, nil
 }
-
-// tickValue returns a policy and its version as the form of the list sends them.
-func tickValue(name string, version int64) string { return number(version) + ":" + name }
 
 // isPolicyChange reports whether a notice is about a change of a policy that can be taken back.
 func isPolicyChange(done string) bool {

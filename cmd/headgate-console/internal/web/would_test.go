@@ -134,3 +134,65 @@ func TestFormSaysWhatWouldBeRefused(t *testing.T) {
 		t.Errorf("it is version %d: %v", now.Version, err)
 	}
 }
+
+// Before policies are enforced together, a page says what each would have refused, and all of them.
+func TestBulkSaysWhatWouldBeRefused(t *testing.T) {
+	w := newWorld(t)
+	w.keys = func(_ context.Context, _, _ string, _ time.Time, n int) ([]topkeys.Summary, error) {
+		return make([]topkeys.Summary, n), nil
+	}
+
+	// The policies are two hours old. That which is off has counted nothing.
+	end := time.Now().UTC().Truncate(time.Minute)
+	w.pass(end.Add(-2 * time.Hour).Sub(w.now()))
+	for name, mode := range map[string]policy.Mode{"p": policy.Shadow, "q": policy.Shadow, "calm": policy.Shadow,
+		"r": policy.Off} {
+		_, err := w.CreatePolicy(t.Context(), w.admin, policy.Policy{Name: name, Apps: []string{"b"},
+			Limit: limit("100/1m"), Key: "ip", Mode: mode})
+		w.must(err)
+	}
+	w.pass(2*time.Hour + 45*time.Second)
+	for m := range 65 {
+		w.must(w.Ledger().Record(t.Context(), "b", stats.Minute{Start: end.Add(-time.Duration(m+1) * time.Minute),
+			Policies: map[string]stats.Counts{"p": {events.Allowed: 100, events.ShadowRefused: 2},
+				"q": {events.Allowed: 10, events.ShadowRefused: 1}, "calm": {events.Allowed: 5}}}))
+	}
+
+	b := w.as("admin")
+	send := func(ticked ...string) *answer {
+		return b.submit("/policies", "/policies/bulk", url.Values{"policy": ticked, "do": {"enforce"},
+			"comment": {"they look right"}})
+	}
+	asked := send("1:p", "1:q", "1:r", "1:calm").want(http.StatusOK)
+	asked.legible("the confirmation")
+	for _, says := range []string{
+		"Enforce 4 policies?",
+		"p: It would have refused 120 of 6,120 requests of the last hour.",
+		"q: It would have refused 60 of 660 requests of the last hour.",
+		"calm: It would have refused none of 300 requests of the last hour.",
+		"Together: 180 of 7,080 decisions.",
+		"What 1 policy would have refused is not known.",
+	} {
+		if !strings.Contains(asked.text, says) {
+			t.Errorf("the page does not say %q: %s", says, asked.text)
+		}
+	}
+	b.post("/policies/bulk", asked.form("/policies/bulk")).goesTo("/policies?done=bulk&at=")
+	for _, name := range []string{"p", "q", "r", "calm"} {
+		got, err := w.Policy(t.Context(), w.admin, name)
+		if list, err2 := w.History(t.Context(), w.admin, name, 0, 1); err != nil || err2 != nil ||
+			got.Mode != policy.Enforce || list[0].Comment != "they look right" {
+			t.Errorf("%+v %+v %v %v", got, list, err, err2)
+		}
+	}
+
+	// One policy needs no sum, and those of which nothing more is known to be refused no question.
+	w.policy("fresh", "1/1s")
+	send("2:p", "1:fresh").goes("/policies?done=unchanged")
+	back := func(list ...string) {
+		b.post("/policies/bulk", url.Values{"policy": list, "do": {"off"}, "confirm": {"yes"}}).
+			want(http.StatusSeeOther)
+	}
+	back("2:calm", "2:r")
+	send("3:calm", "3:r").goesTo("/policies?done=bulk&at=")
+}
