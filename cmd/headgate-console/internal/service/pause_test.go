@@ -91,19 +91,28 @@ func TestPauseEndsByItself(t *testing.T) {
 		w.clock.pass(time.Microsecond)
 		w.run()
 		w.run()
-		got := w.current("p")
-		if got.Mode != policy.Enforce || got.Version != 4 || got.Limit.Quota != 7 || got.UpdatedBy != "owner" ||
-			w.published() != version+1 {
-			t.Errorf("%+v", got)
+		if n := w.published(); n != version+1 {
+			t.Errorf("version %d is published, want %d", n, version+1)
 		}
-		w.wantPause(false, "")
-
-		list := w.entries(AuditQuery{Object: "policy:p", Action: "policy.update"})
-		if len(list) != 3 || list[0].Via != "pause" || list[0].Actor != "owner" ||
-			list[0].Note != "back as of 2026-03-01 13:00 UTC" {
-			t.Errorf("%+v", list)
-		}
+		w.wantBack()
 	})
+}
+
+// wantBack fails unless the policy p of TestPauseEndsByItself is back, once and in the name of who
+// paused it.
+func (w *world) wantBack() {
+	w.t.Helper()
+	got := w.current("p")
+	if got.Mode != policy.Enforce || got.Version != 4 || got.Limit.Quota != 7 || got.UpdatedBy != "owner" {
+		w.t.Errorf("%+v", got)
+	}
+	w.wantPause(false, "")
+
+	list := w.entries(AuditQuery{Object: "policy:p", Action: "policy.update"})
+	if len(list) != 3 || list[0].Via != "pause" || list[0].Actor != "owner" ||
+		list[0].Note != "back as of 2026-03-01 13:00 UTC" {
+		w.t.Errorf("%+v", list)
+	}
 }
 
 // A clock that jumps over the end, or a console that was down, makes a policy go back late, and the

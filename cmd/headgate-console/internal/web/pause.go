@@ -58,16 +58,8 @@ func pausePolicy(r *request) error {
 		return err
 	}
 
-	// All mistakes of the form are shown at once, beside its fields.
-	form, m := pausing{Mode: r.field("mode"), For: r.field("for")}, mistakes{}
-	var mode policy.Mode
-	if err := mode.UnmarshalText([]byte(form.Mode)); err != nil || form.Mode == "" {
-		m.add("pause_mode", "choose one of them")
-	}
-	hours, err := strconv.ParseInt(form.For, 10, 64)
-	if err != nil || hours < 1 || hours > maxHours {
-		m.add("for", fmt.Sprintf("write a whole number of hours from 1 to %d", maxHours))
-	}
+	form, mode, hours := r.pauseForm()
+	m := form.Mistakes
 
 	// Shadow needs no question: the policy counts on, and goes back by itself.
 	if len(m) == 0 && mode == policy.Off && p.Mode != policy.Off && !r.confirmed() && r.access.CanEdit(p.Apps) {
@@ -93,6 +85,19 @@ func pausePolicy(r *request) error {
 		return r.conflictOr(err)
 	}
 	return r.seeOther(policyPath(name), "until")
+}
+
+// pauseForm reads the form of a pause. All of its mistakes are shown at once, beside its fields.
+func (r *request) pauseForm() (form pausing, mode policy.Mode, hours int64) {
+	form = pausing{Mode: r.field("mode"), For: r.field("for"), Mistakes: mistakes{}}
+	if err := mode.UnmarshalText([]byte(form.Mode)); err != nil || form.Mode == "" {
+		form.Mistakes.add("pause_mode", "choose one of them")
+	}
+	hours, err := strconv.ParseInt(form.For, 10, 64)
+	if err != nil || hours < 1 || hours > maxHours {
+		form.Mistakes.add("for", fmt.Sprintf("write a whole number of hours from 1 to %d", maxHours))
+	}
+	return form, mode, hours
 }
 
 func hoursWords(n int64) string {
