@@ -266,6 +266,7 @@ func (d desk) follow() *limiter.Limiter {
 	d.must(err)
 	d.t.Cleanup(func() { l.Close() })
 
+	// Which plan a key has only the instance knows.
 	f, err := policy.Follow(d.t.Context(), l, "shop", policy.Bindings{
 		User: keyfuncs.UserID(func(context.Context) (string, bool) { return "", false }),
 		Plans: map[string]policy.PlanFunc{"claim": func(_ context.Context, key string) (string, error) {
@@ -291,6 +292,8 @@ func TestConsoleHasTheLimitsOfInstances(t *testing.T) {
 		Overrides: map[string]policy.Override{"own": {Limit: core.MustParseLimit("20/1h debt=2")},
 			"acme:own": {Limit: core.MustParseLimit("30/1h debt=3")}}})
 	d.must(err)
+
+	// Some come before what is in the policy, and others do not.
 	ends := time.Now().Add(time.Hour).UTC().Format(time.RFC3339)
 	for _, c := range []service.OverrideChange{
 		{Key: "acme:*", Limit: "40/1h debt=4"}, {Key: "own", Limit: "70/1h debt=7"},
@@ -305,6 +308,7 @@ func TestConsoleHasTheLimitsOfInstances(t *testing.T) {
 	d.must(err)
 	for key, want := range map[string]string{"other": "10/1h debt=1", "own": "70/1h debt=7", "acme:own": "30/1h debt=3",
 		"acme:c": "40/1h debt=4", "acme:bob": "50/1h debt=5", "pro:x": "60/1h debt=6", "pro:y": "500/1h"} {
+		// What an instance does is what the console has to say.
 		in, err := l.Peek(t.Context(), key)
 		d.must(err)
 		if in[0].Limit.String() != want {
@@ -314,6 +318,7 @@ func TestConsoleHasTheLimitsOfInstances(t *testing.T) {
 			continue // which plan a key has only the instance knows
 		}
 
+		// A look-up.
 		var seen string
 		var peeked core.Decision
 		d.must(d.Service.LookUp(t.Context(), d.actor, "p", key,
@@ -344,6 +349,7 @@ func TestConsoleHasTheLimitsOfInstances(t *testing.T) {
 		if n, err := debit(most); err != nil || n != most {
 			t.Errorf("%s: %d of %d units were charged, %v", key, n, most, err)
 		}
+
 		d.must(d.Service.GrantKey(t.Context(), d.actor, "p", key, 5, time.Now().Add(time.Minute),
 			func(ctx context.Context, p policy.Policy, key string) (core.Decision, error) {
 				return fleet.Grant(ctx, p, key, 5, time.Now().Add(time.Minute))

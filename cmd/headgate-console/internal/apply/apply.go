@@ -82,9 +82,13 @@ func (o *options) run(ctx context.Context, out, bad io.Writer) (int, error) {
 func (o *options) choose(r *reader) error {
 	r.set = slices.DeleteFunc(r.set, func(p policy.Policy) bool {
 		meant := func(app string) bool { return slices.Contains(o.apps, app) }
-		return o.apps != nil && !slices.ContainsFunc(p.Apps, meant)
+		if o.apps == nil || slices.ContainsFunc(p.Apps, meant) {
+			return false
+		}
+		delete(r.overrides, p.Name)
+		return true
 	})
-	if len(r.set) == 0 && o.apps != nil {
+	if len(r.set) == 0 && o.apps != nil && r.overrides == nil {
 		return fmt.Errorf("no policy in the files is of %s", strings.Join(o.apps, " or "))
 	}
 	if len(r.set) == 0 && o.prune {
@@ -132,6 +136,11 @@ func (w *worker) query() url.Values {
 
 // plan asks the console what an import would do.
 func (w *worker) plan(ctx context.Context) (*plan, error) {
+	// Files of overrides alone say nothing of the policies.
+	if len(w.reader.set) == 0 && w.reader.overrides != nil {
+		return &plan{}, nil
+	}
+
 	q := w.query()
 	if w.command == diff {
 		q.Set("compare", "yes") // to see is enough
@@ -146,16 +155,21 @@ func (w *worker) diff(ctx context.Context) (int, error) {
 	if err != nil {
 		return failed, err
 	}
+	over, err := w.overridesBefore(ctx, p)
+	if err != nil {
+		return failed, err
+	}
 
 	printed := &printer{w: w.out}
 	for i := range p.Steps {
 		printed.difference(&p.Steps[i])
 	}
+	printed.overrides(over)
 
 	if printed.err != nil {
 		return failed, printed.err
 	}
-	if p.changesAnything() {
+	if p.changesAnything() || over.changesAnything() {
 		return differ, nil
 	}
 	return same, nil
@@ -167,9 +181,16 @@ func (w *worker) apply(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	over, err := w.overridesBefore(ctx, p)
+	if err != nil {
+		return err
+	}
 
 	printed := &printer{w: w.out}
-	printed.summary(p)
+	if w.reader.overrides == nil || len(w.reader.set) > 0 {
+		printed.summary(p)
+	}
+	printed.overrides(over)
 
 	// Nothing is changed if the output is broken: what is done has to be seen.
 	if printed.err != nil {
@@ -189,7 +210,13 @@ func (w *worker) apply(ctx context.Context) error {
 		printed.writeLine("%-9s  %s, which is of other applications too", "left", name)
 	}
 
-	if !p.changesAnything() {
+	if over != nil && !w.dryRun {
+		if err := w.carryOutOverrides(ctx, over, printed); err != nil {
+			return err
+		}
+	}
+
+	if !p.changesAnything() && !over.changesAnything() {
 		printed.writeLine("Nothing to change.")
 	}
 	return printed.err
@@ -208,7 +235,7 @@ func (w *worker) carryOut(ctx context.Context, p *plan) error {
 		q.Set("base", strconv.FormatInt(p.Base, 10))
 		_, err := w.console.post(ctx, w.reader.set, q, "api", "import")
 		if !isMoved(err) {
-			return w.withUnknownOutcome(w.placed(err))
+			return w.withUnknownOutcome(w.placed(err), "policies", "policy")
 		}
 
 		again, err := w.plan(ctx)
@@ -225,13 +252,13 @@ func (w *worker) carryOut(ctx context.Context, p *plan) error {
 }
 
 // withUnknownOutcome adds to the error of an import without an answer what it means.
-func (w *worker) withUnknownOutcome(err error) error {
+func (w *worker) withUnknownOutcome(err error, all, one string) error {
 	var answered *problem
 	if err == nil || errors.As(err, &answered) && answered.Status < 500 {
 		return err
 	}
-	return fmt.Errorf("%w\nthe console has written either all policies or none; "+
-		"%s changes no policy twice, so run it again", err, w.command)
+	return fmt.Errorf("%w\nthe console has written either all %s or none; "+
+		"%s changes no %s twice, so run it again", err, all, w.command, one)
 }
 
 // placed names the file and the line of each mistake that the console has found.

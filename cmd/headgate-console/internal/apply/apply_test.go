@@ -145,7 +145,7 @@ func TestApplyPrunesOnlyWithinTheApplications(t *testing.T) {
 	}
 
 	w.must(os.Remove(filepath.Join(w.dir, "login.yaml")))
-	w.want(failed, "", "apply: there is no .yaml or .yml file in "+w.dir+"\n", "apply")
+	w.want(failed, "", "apply: there is no .yaml, .yml or overrides.json file in "+w.dir+"\n", "apply")
 }
 
 func TestApplyOfOneApplicationLeavesOthers(t *testing.T) {

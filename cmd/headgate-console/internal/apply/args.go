@@ -42,6 +42,9 @@ type options struct {
 	apps    []string // of whose policies the command is; nil means all
 	prune   bool     // policies of the applications that no file has are deleted
 	dryRun  bool
+
+	pruneOverrides bool // overrides of the policies in the files of overrides that those do not have are removed
+
 	comment string
 	timeout time.Duration
 }
@@ -109,13 +112,15 @@ func (g *given) flags(usage io.Writer) *flag.FlagSet {
 		f.PrintDefaults()
 	}
 
-	f.Func("f", "`directory` of YAML files with policies, or such a file; may be repeated", appendTo(&g.paths))
+	f.Func("f", "`directory` of YAML files with policies and of overrides.json files, or such a file; may be repeated", appendTo(&g.paths))
 	f.StringVar(&g.address, "url", "", "`URL` of the console, such as https://console.example.com; also in "+EnvURL)
 	f.StringVar(&g.tokenFile, "token-file", "",
 		"`file` with an API token of the console; else the token comes from "+EnvToken)
 	f.Func("app", "`application` whose policies are meant; may be repeated, and without it all are", appendTo(&g.apps))
 	f.BoolVar(&g.prune, "prune", false, "delete the policies that are in no file, "+
 		"if all their applications are named by -app, or without it by the files")
+	f.BoolVar(&g.pruneOverrides, "prune-overrides", false, "remove the overrides that an overrides.json does not "+
+		"have, of the policies that it names")
 	f.DurationVar(&g.timeout, "timeout", 3*time.Minute, "give up after this `time`")
 	f.BoolVar(&g.insecure, "insecure-http", false, "send the token in the clear to another machine")
 
@@ -129,10 +134,10 @@ func (g *given) flags(usage io.Writer) *flag.FlagSet {
 }
 
 var summaries = map[string]string{
-	apply: "Writes the policies of the files to the console, all or none. It ends with 0 if the\n" +
-		"console is as the files say, and with 2 otherwise.",
-	diff: "Shows how the policies of the console differ from the files. It ends with 0 if they do\n" +
-		"not differ, with 1 if they do, and with 2 if that is unknown.",
+	apply: "Writes the policies of the files to the console, all or none, and then the overrides, all\n" +
+		"or none. It ends with 0 if the console is as the files say, and with 2 otherwise.",
+	diff: "Shows how the policies and overrides of the console differ from the files. It ends with 0\n" +
+		"if they do not differ, with 1 if they do, and with 2 if that is unknown.",
 }
 
 func appendTo(list *[]string) func(string) error {

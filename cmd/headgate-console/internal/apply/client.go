@@ -121,12 +121,20 @@ func (c *console) post(ctx context.Context, set policy.Set, query url.Values, pa
 	if err != nil {
 		return nil, err
 	}
+	var p plan
+	if err := c.send(ctx, body, query, &p, path...); err != nil {
+		return nil, err
+	}
+	return &p, nil
+}
 
+// send posts JSON, and reads the answer into what into points to.
+func (c *console) send(ctx context.Context, body []byte, query url.Values, into any, path ...string) error {
 	u := c.url.JoinPath(path...)
 	u.RawQuery = query.Encode()
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, u.String(), bytes.NewReader(body))
 	if err != nil {
-		return nil, err
+		return err
 	}
 
 	r.Header.Set("Authorization", "Bearer "+c.token)
@@ -135,7 +143,7 @@ func (c *console) post(ctx context.Context, set policy.Set, query url.Values, pa
 
 	answer, err := c.http.Do(r)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer answer.Body.Close()
 
@@ -144,24 +152,23 @@ func (c *console) post(ctx context.Context, set policy.Set, query url.Values, pa
 	data, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer+1))
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("the answer of %s ends too early: %w", u.Host, err)
+		return fmt.Errorf("the answer of %s ends too early: %w", u.Host, err)
 	case len(data) > maxAnswer:
-		return nil, fmt.Errorf("the answer of %s has more than %d bytes", u.Host, maxAnswer)
+		return fmt.Errorf("the answer of %s has more than %d bytes", u.Host, maxAnswer)
 	case answer.StatusCode != http.StatusOK:
-		return nil, problemOf(answer, data)
+		return problemOf(answer, data)
 	}
 
 	// A proxy or another site may answer 200 with a page of its own.
 	media, _, _ := mime.ParseMediaType(answer.Header.Get("Content-Type"))
 	if media != "application/json" {
-		return nil, fmt.Errorf("%s does not answer as a console does", u.Host)
+		return fmt.Errorf("%s does not answer as a console does", u.Host)
 	}
 
-	var p plan
-	if err := json.Unmarshal(data, &p); err != nil {
-		return nil, fmt.Errorf("%s does not answer as a console does: %w", u.Host, err)
+	if err := json.Unmarshal(data, into); err != nil {
+		return fmt.Errorf("%s does not answer as a console does: %w", u.Host, err)
 	}
-	return &p, nil
+	return nil
 }
 
 // problemOf returns the error of an answer.

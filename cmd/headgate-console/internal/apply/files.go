@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/policy/policyyaml"
 )
@@ -40,12 +41,15 @@ type reader struct {
 	files   int
 	bytes   int64
 	skipped []string // that may hold policies in another format
-	errs    []error
+
+	overrides   service.OverrideSet
+	overridesIn map[string]string // the files of the overrides, by policy
+	errs        []error
 }
 
 // read returns the policies of files and directories. Its error joins a mistake a line.
 func read(paths []string) (*reader, error) {
-	r := &reader{sources: map[string]source{}}
+	r := &reader{sources: map[string]source{}, overridesIn: map[string]string{}}
 	for _, path := range paths {
 		r.errs = append(r.errs, r.path(path))
 	}
@@ -55,7 +59,7 @@ func read(paths []string) (*reader, error) {
 	}
 
 	if r.files == 0 {
-		return r, fmt.Errorf("there is no .yaml or .yml file in %s", strings.Join(paths, ", "))
+		return r, fmt.Errorf("there is no .yaml, .yml or overrides.json file in %s", strings.Join(paths, ", "))
 	}
 
 	slices.SortFunc(r.set, func(a, b policy.Policy) int { return cmp.Compare(a.Name, b.Name) })
@@ -91,10 +95,10 @@ func (r *reader) path(path string) error {
 		}
 
 		// Another format is not read, but it may be meant to be: the caller says so.
-		switch strings.ToLower(filepath.Ext(name)) {
-		case ".json":
+		switch ext := strings.ToLower(filepath.Ext(name)); {
+		case ext == ".json" && !hasOverrides(name):
 			r.skipped = append(r.skipped, name)
-		case ".yaml", ".yml":
+		case ext == ".yaml", ext == ".yml", ext == ".json":
 			return r.file(name)
 		}
 		return nil
@@ -112,7 +116,11 @@ func (r *reader) file(path string) error {
 		return fmt.Errorf("there are more than %d files", maxFiles)
 	}
 
-	data, err := readFile(path)
+	most := int64(policyyaml.MaxBytes)
+	if hasOverrides(path) {
+		most = service.MaxOverridesFile
+	}
+	data, err := readFile(path, most)
 	if err != nil {
 		r.errs = append(r.errs, err)
 		return nil
@@ -123,6 +131,10 @@ func (r *reader) file(path string) error {
 		return fmt.Errorf("the files have more than %d bytes", maxBytes)
 	}
 
+	if hasOverrides(path) {
+		r.addOverrides(path, data)
+		return nil
+	}
 	set, lines, err := policyyaml.DecodeLines(data)
 	r.addFileErrors(path, err)
 
@@ -147,7 +159,7 @@ func (r *reader) file(path string) error {
 }
 
 // readFile reads at most one byte more than a file may have.
-func readFile(path string) ([]byte, error) {
+func readFile(path string, most int64) ([]byte, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, err
@@ -161,7 +173,7 @@ func readFile(path string) ([]byte, error) {
 		return nil, err
 	}
 	defer file.Close()
-	return io.ReadAll(io.LimitReader(file, policyyaml.MaxBytes+1))
+	return io.ReadAll(io.LimitReader(file, most+1))
 }
 
 // addFileErrors adds the mistakes of a file, each with its line where it has one.

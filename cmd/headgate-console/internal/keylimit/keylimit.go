@@ -29,9 +29,11 @@ func Patterns(key string) []string {
 		if r == utf8.RuneError && n == 1 {
 			break
 		}
+
 		end += n
 		list = append(list, key[:end]+"*")
 	}
+
 	return list
 }
 

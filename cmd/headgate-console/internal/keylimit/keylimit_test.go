@@ -44,6 +44,8 @@ func (p published) ReadOverrides(_ context.Context, name string, add func([]poli
 // instance returns what says the limit of a key in an instance that follows the source.
 func instance(t *testing.T, p published) func(key string) core.Limit {
 	t.Helper()
+
+	// Its counts are its own, and only its limits matter.
 	store, err := memstore.New(memstore.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -61,6 +63,7 @@ func instance(t *testing.T, p published) func(key string) core.Limit {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { f.Close() })
+
 	return func(key string) core.Limit {
 		list, err := l.Peek(t.Context(), key)
 		if err != nil {
@@ -79,6 +82,7 @@ func random(r *rand.Rand, quota int, fit bool) Beside {
 	b := Beside{}
 	for i, key := range strings.Fields("a a* ab ab* ab** abc abc* ä* äb b * 日* 日本* 日本語") {
 		o := policy.Override{Limit: core.Limit{Quota: int64(quota + i), Period: time.Minute}}
+
 		switch r.IntN(6) {
 		case 0, 1:
 			continue
@@ -91,8 +95,10 @@ func random(r *rand.Rand, quota int, fit bool) Beside {
 				o.Limit.Algorithm = core.FixedWindow
 			}
 		}
+
 		b[key] = o
 	}
+
 	return b
 }
 
@@ -108,6 +114,8 @@ func TestApplyIsWhatInstancesDo(t *testing.T) {
 			p.Overrides = nil
 		}
 		beside := random(r, 1000, false)
+
+		// Each limit says by its quota where it stands.
 		limitOf, before := instance(t, published{p, beside}), fmt.Sprint(p)
 
 		for _, key := range keys {
@@ -118,6 +126,7 @@ func TestApplyIsWhatInstancesDo(t *testing.T) {
 				}
 			}
 
+			// The instance is asked after the time was read, and nothing ends within the hour.
 			now := time.Now()
 			want := limitOf(key)
 			all, few := beside.Apply(p, key, now), some.Apply(p, key, now)
@@ -125,6 +134,7 @@ func TestApplyIsWhatInstancesDo(t *testing.T) {
 				t.Fatalf("%q: %s and %s, an instance has %s\nin the policy %v\nbeside %v", key, got, also, want,
 					p.Overrides, beside)
 			}
+
 			switch {
 			case want.Quota >= 1000:
 				sources["beside"]++
@@ -134,10 +144,13 @@ func TestApplyIsWhatInstancesDo(t *testing.T) {
 				sources["none"]++
 			}
 		}
+
 		if after := fmt.Sprint(p); after != before {
 			t.Fatalf("the policy was changed from %s to %s", before, after)
 		}
 	}
+
+	// Otherwise the overrides that were drawn say little.
 	if len(sources) != 3 {
 		t.Errorf("only %v were tried", sources)
 	}

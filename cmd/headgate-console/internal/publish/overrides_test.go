@@ -242,17 +242,22 @@ func TestWorkerSweepsOverrides(t *testing.T) {
 		w := start(t, d, p)
 		time.Sleep(time.Hour + time.Minute)
 		synctest.Wait()
+
+		// A database that is away is asked at each attempt.
 		d.sweep = errors.New("away")
 		time.Sleep(time.Hour - time.Minute)
 		synctest.Wait()
 		if s := w.Status(); !errors.Is(s.Err, d.sweep) {
 			t.Errorf("%+v", s)
 		}
+
+		// It answers again.
 		d.sweep = nil
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		w.Close()
 
+		// Attempts within one minute count once.
 		var at []time.Duration
 		for _, s := range d.sweeps {
 			at = append(at, s.Sub(begin).Truncate(time.Minute))

@@ -148,8 +148,8 @@ func (s *Service) ImportOverrides(ctx context.Context, a Actor, i OverridesImpor
 	return plan, err
 }
 
-// overridesWork finds out what an import changes.
-type overridesWork struct {
+// work finds out what an import changes.
+type work struct {
 	*action
 	i      OverridesImport
 	plan   OverridesPlan
@@ -159,9 +159,9 @@ type overridesWork struct {
 	digest io.Writer
 }
 
-func (a *action) planOverrides(i OverridesImport) (*overridesWork, error) {
+func (a *action) planOverrides(i OverridesImport) (*work, error) {
 	hash := sha256.New()
-	w := &overridesWork{action: a, i: i, rows: map[string][]store.Override{}, digest: hash}
+	w := &work{action: a, i: i, rows: map[string][]store.Override{}, digest: hash}
 	if i.Missing != KeepMissing && i.Missing != RemoveMissing {
 		return w, invalid("missing", "it is not remove or nothing")
 	}
@@ -184,7 +184,7 @@ func (a *action) planOverrides(i OverridesImport) (*overridesWork, error) {
 }
 
 // policy plans the overrides of a policy.
-func (w *overridesWork) policy(name string) error {
+func (w *work) policy(name string) error {
 	p, err := w.action.policy(name)
 	var denied *DeniedError
 	if errors.Is(err, ErrNotFound) {
@@ -219,7 +219,7 @@ func (w *overridesWork) policy(name string) error {
 }
 
 // compare adds the changes of a policy that has the overrides that were.
-func (w *overridesWork) compare(p *policy.Policy, was map[string]store.Override) {
+func (w *work) compare(p *policy.Policy, was map[string]store.Override) {
 	counts := OverrideCounts{Policy: p.Name}
 	var set, removed []store.Override
 	wanted := w.i.Set[p.Name]
@@ -270,12 +270,12 @@ func (w *overridesWork) compare(p *policy.Policy, was map[string]store.Override)
 }
 
 // fault adds a mistake about a key. It does not repeat one that may be a secret.
-func (w *overridesWork) fault(p *policy.Policy, key string, i int, err error) {
+func (w *work) fault(p *policy.Policy, key string, i int, err error) {
 	w.faults = append(w.faults, Fault{Policy: p.Name, Field: policy.OverrideField(p.Key, key, i), Message: err.Error()})
 }
 
 // step adds a change to the plan.
-func (w *overridesWork) step(p *policy.Policy, before, after store.Override) {
+func (w *work) step(p *policy.Policy, before, after store.Override) {
 	s := OverrideStep{p.Name, after.Key, before.Text, after.Text}
 	fmt.Fprintf(w.digest, "%q %q %q %q\n", s.Policy, s.Key, s.Before, s.After)
 	if len(w.plan.Steps) < maxOverrideSteps {
@@ -284,7 +284,7 @@ func (w *overridesWork) step(p *policy.Policy, before, after store.Override) {
 }
 
 // carryOut writes what the plan changes.
-func (w *overridesWork) carryOut() error {
+func (w *work) carryOut() error {
 	for _, c := range w.plan.Policies {
 		rows := w.rows[c.Policy]
 		if len(rows) == 0 {
