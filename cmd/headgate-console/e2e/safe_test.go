@@ -73,7 +73,7 @@ func (j *journey) withoutRedis() {
 
 	j.redis.Kill()
 	b.navigate(j.url("/policies/visitors"))
-	b.reads("Redis has not answered since")
+	b.reads("Redis does not answer")
 
 	b.press("Shadow")
 	b.reads("The mode was changed.", "Redis has not answered since",
