@@ -56,10 +56,9 @@ func (j *journey) restore() {
 	b.reads("50/1m")
 
 	b.press("Keys")
-	b.fill("Key", "127.0.0.1")
-	b.press("Look it up")
-	b.reads("127.0.0.1 under each policy", "visitors 127.0.0.1 0 of 5 is over the limit",
-		"search 127.0.0.1 50 of 50 is within the limit")
+	b.fill("Key or address", "127.0.0.1")
+	b.press("Show")
+	b.reads("visitors 127.0.0.1 5 of 5, 0 left", "search 127.0.0.1 0 of 50, 50 left")
 	j.fits(b)
 
 	// The page of one policy has what the key has used under the others.
