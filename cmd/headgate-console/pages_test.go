@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -47,7 +48,7 @@ const (
 )
 
 // files are the routes whose answers are saved as files, of any size.
-var files = []string{"/export", "/audit/export", "/api/export", "/api/traffic/csv"}
+var files = []string{"/export", "/audit/export", "/api/export", "/api/traffic/csv", "/api/overrides"}
 
 // variants are the queries with which routes are asked, apart from none.
 var variants = map[string][]string{
@@ -60,7 +61,7 @@ var variants = map[string][]string{
 	"/audit":                    {"actor=admin", "action=nothing", "object=policy:p00000", "outcome=refused", "since=2026-01-01&action=policy.update"},
 	"/export":                   {"app=a", "format=json"},
 	"/keys":                     {"app=a", "view=banned&policy=p00000", "policy=p00000&key=192.0.2.1"},
-	"/api/policies":             {"per_page=100", "app=a&search=9", "sort=-refused", "refusing=now"},
+	"/api/policies":             {"per_page=100", "app=a&search=9", "sort=-refused", "refusing=true"},
 	"/api/traffic":              {"app=a", "app=a&policy=p00000"},
 	"/api/traffic/policies":     {"app=a"},
 	"/validate":                 {"name=p&apps=a&quota=10&period=1&unit=m"},
@@ -174,39 +175,52 @@ func (b *big) measureCounted(user string) {
 // paths are the addresses of all routes to GET, as the sources list them.
 func (b *big) paths() (list []string) {
 	b.t.Helper()
-	pattern := regexp.MustCompile(`pattern: "GET (/[^"]*)"`)
 	values := strings.NewReplacer("{$}", "", "{name}", "p00000", "{app}", "a", "{user}", "owner", "{version}", "2",
 		"{webhook}", b.hook)
 
-	// The routes come from the sources, so that a new one is asked without an entry here.
-	for _, source := range []string{"internal/web/routes.go", "internal/api/route.go"} {
-		text, err := os.ReadFile(source)
-		if err != nil {
-			b.t.Fatal(err)
+	for _, route := range b.routes() {
+		route = strings.TrimSuffix(route, "{$}")
+		path := values.Replace(route)
+		if strings.HasPrefix(route, "/users/") {
+			path = "/users/owner"
+		}
+		if strings.Contains(path, "{") {
+			b.t.Errorf("no value for a part of %s", route)
 		}
 
-		found := pattern.FindAllStringSubmatch(string(text), -1)
-		if len(found) < 20 {
-			b.t.Fatalf("%s has %d routes to GET", source, len(found))
+		if !slices.Contains(onlyWithQuery, route) {
+			list = append(list, path)
 		}
-
-		for _, f := range found {
-			route := strings.TrimSuffix(f[1], "{$}")
-			path := values.Replace(route)
-			if strings.HasPrefix(route, "/users/") {
-				path = "/users/owner"
-			}
-			if strings.Contains(path, "{") {
-				b.t.Errorf("%s: no value for a part of %s", source, route)
-			}
-
-			if !slices.Contains(onlyWithQuery, route) {
-				list = append(list, path)
-			}
-			for _, q := range variants[route] {
-				list = append(list, path+"?"+values.Replace(q))
-			}
+		for _, q := range variants[route] {
+			list = append(list, path+"?"+values.Replace(q))
 		}
+	}
+	return list
+}
+
+// routes are the paths to GET: of the pages as the source lists them, and of the API as it
+// describes itself, so that a new one is asked without an entry here.
+func (b *big) routes() (list []string) {
+	b.t.Helper()
+	text, err := os.ReadFile("internal/web/routes.go")
+	b.must(err)
+	for _, f := range regexp.MustCompile(`pattern: "GET (/[^"]*)"`).FindAllStringSubmatch(string(text), -1) {
+		list = append(list, f[1])
+	}
+	pages := len(list)
+
+	var described struct {
+		Paths map[string]map[string]any
+	}
+	answer := b.ask(get(service.FirstUser, "/api/openapi.json"), "Accept-Encoding", "identity")
+	b.must(json.Unmarshal(answer.Body.Bytes(), &described))
+	for path, operations := range described.Paths {
+		if operations["get"] != nil {
+			list = append(list, path)
+		}
+	}
+	if pages < 20 || len(list)-pages < 15 {
+		b.t.Fatalf("there are %d routes to GET of pages, and %d in all", pages, len(list))
 	}
 	return list
 }

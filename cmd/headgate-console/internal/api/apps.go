@@ -2,84 +2,51 @@ package api
 
 import (
 	"errors"
-	"net/http"
 	"slices"
-	"time"
 
 	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
 )
 
-type appView struct {
-	Name        string    `json:"name"`
-	Description string    `json:"description"`
-	CreatedAt   time.Time `json:"created_at"`
-	CreatedBy   string    `json:"created_by"`
-	Policies    int64     `json:"policies"`
-	Role        string    `json:"role"`
+type appList struct {
+	Apps []service.App `json:"apps"`
 }
 
-func appOf(a service.App) appView {
-	return appView{a.Name, a.Description, a.CreatedAt, a.CreatedBy, a.Policies, string(a.Role)}
+func (c *call) listApps(*none) (v appList, err error) {
+	v.Apps, err = c.o.Service.Apps(c.ctx(), c.actor)
+	return v, err
 }
 
-func (c *call) listApps() error {
-	apps, err := c.o.Service.Apps(c.ctx(), c.actor)
+// readApp answers with an application in which the actor has a role.
+func (c *call) readApp(*none) (service.App, error) {
+	v, err := c.listApps(nil)
 	if err != nil {
-		return err
+		return service.App{}, err
 	}
-	return c.sendTagged(struct {
-		Apps []appView `json:"apps"`
-	}{mapped(apps, appOf)}, "")
-}
-
-// app returns an application in which the actor has a role.
-func (c *call) app(name string) (appView, error) {
-	apps, err := c.o.Service.Apps(c.ctx(), c.actor)
-	if err != nil {
-		return appView{}, err
-	}
-	i := slices.IndexFunc(apps, func(a service.App) bool { return a.Name == name })
+	i := slices.IndexFunc(v.Apps, func(a service.App) bool { return a.Name == c.path("app") })
 	if i < 0 {
-		return appView{}, service.ErrNotFound
+		return service.App{}, service.ErrNotFound
 	}
-	return appOf(apps[i]), nil
+	return v.Apps[i], nil
 }
 
-func (c *call) readApp() error {
-	a, err := c.app(c.path("app"))
-	if err != nil {
-		return err
-	}
-	return c.sendTagged(a, "")
+type appDraft struct {
+	Description string `json:"description,omitempty" example:"The shop."`
 }
 
 // saveApp changes the description of an application, or creates the application.
-func (c *call) saveApp() error {
-	var in struct {
-		Description string `json:"description"`
-	}
-	if err := c.decode(&in); err != nil {
-		return err
-	}
-
+func (c *call) saveApp(in *appDraft) (service.App, error) {
 	// Most of the applications that are saved exist, so a description is tried first.
-	name, status := c.path("app"), http.StatusOK
-	err := c.o.Service.DescribeApp(c.ctx(), c.actor, name, in.Description)
+	err := c.o.Service.DescribeApp(c.ctx(), c.actor, c.path("app"), in.Description)
 	if errors.Is(err, service.ErrNotFound) {
-		status = http.StatusCreated
-		err = c.o.Service.CreateApp(c.ctx(), c.actor, name, in.Description)
+		c.status = 201
+		err = c.o.Service.CreateApp(c.ctx(), c.actor, c.path("app"), in.Description)
 	}
 	if err != nil {
-		return err
+		return service.App{}, err
 	}
-
-	a, err := c.app(name)
-	if err != nil {
-		return err
-	}
-	return c.send(status, a)
+	return c.readApp(nil)
 }
 
-func (c *call) deleteApp() error {
-	return c.nothing(c.o.Service.DeleteApp(c.ctx(), c.actor, c.path("app")))
+func (c *call) deleteApp(*none) (none, error) {
+	return none{}, c.o.Service.DeleteApp(c.ctx(), c.actor, c.path("app"))
 }

@@ -13,17 +13,45 @@ import (
 	"errors"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/keyfuncs"
+	"github.com/headgate/headgate/limiter"
+	"github.com/headgate/headgate/store/memstore"
 )
+
+// An address may send this many wrong tokens in this time, and this many addresses are
+// remembered. Tokens cannot be guessed: the limit keeps attempts from overloading the
+// database.
+const (
+	wrongTokens  = 60
+	wrongPer     = time.Minute
+	attemptsKeys = 1 << 16
+)
+
+// newWrongTokens returns the limit of wrong tokens, which no managed policy changes.
+func newWrongTokens(clock func() time.Time) (*limiter.Limiter, error) {
+	store, err := memstore.New(memstore.Options{
+		MaxKeys: attemptsKeys, Clock: func() int64 { return clock().UnixMicro() },
+	})
+	if err != nil {
+		return nil, err
+	}
+	return limiter.New(limiter.Config{Store: store, Rules: []limiter.Rule{
+		{Name: "wrong-tokens", Limit: core.Limit{Quota: wrongTokens, Period: wrongPer}, Key: keyfuncs.RemoteIP},
+	}})
+}
 
 // authenticate returns the actor of the request. A token in Authorization takes
 // precedence over the user that the proxy names, and that over the cookie.
 func (c *call) authenticate() (service.Actor, error) {
 	// An address that guesses is refused before anything is looked up in the database.
 	address := c.o.Proxies.Address(c.r)
-	if retryAfter := c.attempts.blocked(c.ctx(), address); retryAfter > 0 {
-		return service.Actor{}, &service.LimitedError{RetryAfter: retryAfter}
+	network, _ := keyfuncs.RemoteIP(&sample{address: address})
+	if d, err := c.wrong.Peek(c.ctx(), network); err == nil && len(d) > 0 && !d[0].Decision.Allowed {
+		return service.Actor{}, &service.LimitedError{RetryAfter: d[0].Decision.RetryAfter}
 	}
 
 	meta := service.Meta{Address: address, Agent: c.r.UserAgent(), RequestID: c.id()}
@@ -36,7 +64,7 @@ func (c *call) authenticate() (service.Actor, error) {
 	actor, err := c.identify(meta)
 	guessed := errors.Is(err, service.ErrNotLoggedIn) && !errors.Is(err, service.ErrTokenExpired)
 	if guessed && presents(c.r, c.o.Cookie) {
-		c.attempts.failed(c.ctx(), address)
+		c.wrong.Take(c.ctx(), network, 1) // memory never fails to decide
 	}
 
 	return actor, err

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -16,7 +17,7 @@ type body struct {
 }
 
 func bodies() (list []body) {
-	c := checker{described()}
+	c := checker{served()}
 	for _, op := range operations() {
 		schema := at(op.object, "requestBody", "content", "application/json", "schema")
 		name, _ := at(schema, "$ref").(string)
@@ -182,4 +183,17 @@ func TestImportMayBeAsLargeAsASet(t *testing.T) {
 	w.ask("owner", "POST", "/api/import", `{"policies":[]}`+strings.Repeat(" ", policy.MaxBytes-15)).want(200)
 	w.ask("owner", "POST", "/api/import", strings.Repeat(" ", policyyaml.MaxBytes+1), "Content-Type",
 		"application/yaml").want(422)
+}
+
+// A value that has a form of its own in JSON is read in it.
+func TestCostIsANumberOrAnObject(t *testing.T) {
+	w := newWorld(t)
+	for i, cost := range []any{3, object{"header": "X-Cost", "at_most": 5}} {
+		body := login(object{"cost": cost, "version": i + 1})
+		got := w.ask("owner", "PUT", "/api/policies/p", body).want(200).get("cost")
+		if want := fmt.Sprint(cost); fmt.Sprint(got) != want {
+			t.Errorf("the cost %s became %v", want, got)
+		}
+	}
+	w.ask("owner", "PUT", "/api/policies/p", login(object{"cost": object{"more": 1}})).wantField("cost")
 }

@@ -11,25 +11,25 @@ import (
 
 // clash holds both versions if another actor changed the policy first.
 type clash struct {
-	BasedOn int64       `json:"based_on"` // the version that the change is based on
-	Current int64       `json:"current"`  // the current version
-	Deleted bool        `json:"deleted"`
-	Mine    *policyView `json:"mine"`   // the version to be saved; null for a deletion
-	Theirs  *policyView `json:"theirs"` // the current version; null if it was deleted
+	BasedOn int64          `json:"based_on" doc:"The version that the change is based on."`
+	Current int64          `json:"current" doc:"The current version."`
+	Deleted bool           `json:"deleted"`
+	Mine    *policy.Policy `json:"mine" doc:"What was to be saved; null for a deletion."`
+	Theirs  *policy.Policy `json:"theirs" doc:"The current version; null if it was deleted."`
 }
 
 func conflictProblem(status int, e *service.ConflictError) *problem {
 	// A deletion has no policy of its own to show. Its conflict has a name and a version alone.
 	c := &clash{BasedOn: e.Mine.Version, Current: e.Theirs.Version, Deleted: e.Deleted}
 	if len(e.Mine.Apps) > 0 {
-		c.Mine = viewOrNull(&e.Mine)
+		c.Mine = &e.Mine
 	}
 
 	what := "changed"
 	if e.Deleted {
 		what = "deleted"
 	} else {
-		c.Theirs = viewOrNull(&e.Theirs)
+		c.Theirs = &e.Theirs
 	}
 
 	detail := fmt.Sprintf("the policy was %s in the meantime: it has version %d", what, c.Current)

@@ -3,86 +3,74 @@ package api
 import (
 	"context"
 	"io"
-	"net/http"
-	"strings"
+	"reflect"
 	"time"
 
 	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
-	"github.com/headgate/headgate/internal/strictjson"
 )
 
-// overrideView is the limit of a single key, or of all keys with a prefix, beside a policy.
-type overrideView struct {
+// override is the limit of a single key, or of all keys with a prefix, beside a policy.
+type override struct {
 	Key       string    `json:"key"`
 	Limit     string    `json:"limit"`
 	Until     time.Time `json:"until,omitzero"`
 	ChangedAt time.Time `json:"changed_at"`
 	ChangedBy string    `json:"changed_by"`
-	Reason    string    `json:"reason,omitempty"` // why instances leave it out
+	Reason    string    `json:"reason,omitempty" doc:"Why instances leave it out."`
 }
 
-func overrideOf(o service.Override) overrideView {
-	return overrideView{o.Key, o.Limit.String(), o.Until, o.ChangedAt, o.ChangedBy, o.Reason}
+func overrideOf(o service.Override) override {
+	return override{o.Key, o.Limit.String(), o.Until, o.ChangedAt, o.ChangedBy, o.Reason}
 }
 
-// listOverrides answers with a page of the overrides of a policy.
-func (c *call) listOverrides() error {
-	q := &c.query
-	ask := service.OverridesQuery{Prefix: q.text("search"), After: q.text("after"), PerPage: q.small("per_page")}
-	if err := q.err(); err != nil {
-		return err
-	}
-	page, err := c.o.Service.Overrides(c.ctx(), c.actor, c.path("name"), ask)
-	if err != nil {
-		return err
-	}
-	return c.sendTagged(struct {
-		Overrides []overrideView `json:"overrides"`
-		Total     int64          `json:"total"`
-		All       int64          `json:"all"`
-		More      bool           `json:"more"`
-	}{mapped(page.Overrides, overrideOf), page.Total, page.All, page.More}, "")
+type overrideList struct {
+	Overrides []override `json:"overrides"`
+	Total     int64      `json:"total" doc:"That the query selects."`
+	All       int64      `json:"all"`
+	More      bool       `json:"more" doc:"There are further pages."`
 }
 
-// changed says how many overrides a change has changed, and what keeps it from the instances.
-type changed struct {
+func (c *call) listOverrides(in *service.OverridesQuery) (overrideList, error) {
+	page, err := c.o.Service.Overrides(c.ctx(), c.actor, c.name(), *in)
+	return overrideList{mapped(page.Overrides, overrideOf), page.Total, page.All, page.More}, err
+}
+
+// overridesChanged says how many overrides a change has changed, and what keeps it from the
+// instances.
+type overridesChanged struct {
 	Changed int `json:"changed"`
 	progress
 }
 
-// setOverride sets the override of the key in the path.
-func (c *call) setOverride() error {
-	var in struct {
-		Limit   string `json:"limit"`
-		Until   string `json:"until"`
-		Comment string `json:"comment"`
-	}
-	if err := c.decode(&in); err != nil {
-		return err
-	}
-
-	// An empty limit is not the removal that it is for the service.
-	if in.Limit == "" {
-		return invalid(fault{Field: "limit", Message: "it is empty; DELETE removes an override"})
-	}
-	change := service.OverrideChange{Key: c.path("key"), Limit: in.Limit, Until: in.Until}
-	differs, err := c.o.Service.SetOverride(c.ctx(), c.actor.Saying(in.Comment), c.path("name"), change)
-	if err != nil {
-		return err
-	}
-
-	answer := changed{progress: c.progress()}
-	if differs {
-		answer.Changed = 1
-	}
-	return c.send(http.StatusOK, answer)
+type overrideDraft struct {
+	Limit   string `json:"limit" example:"9000/1h"`
+	Until   string `json:"until,omitempty" doc:"As of RFC 3339." example:"2099-12-04T17:00:00Z"`
+	Comment string `json:"comment,omitempty" doc:"For the audit log."`
 }
 
-// removeOverride removes the override of the key in the path.
-func (c *call) removeOverride() error {
-	actor := c.actor.Saying(c.query.text("comment"))
+func (c *call) setOverride(in *overrideDraft) (v overridesChanged, err error) {
+	// An empty limit is not the removal that it is for the service.
+	if in.Limit == "" {
+		return v, mistake("limit", "it is empty; DELETE removes an override")
+	}
+	change := service.OverrideChange{Key: c.path("key"), Limit: in.Limit, Until: in.Until}
+	differs, err := c.o.Service.SetOverride(c.ctx(), c.actor.Saying(in.Comment), c.name(), change)
+	if err != nil {
+		return v, err
+	}
+	if v.progress = c.progress(); differs {
+		v.Changed = 1
+	}
+	return v, nil
+}
+
+type comment struct {
+	Comment string `json:"comment,omitempty" doc:"For the audit log."`
+}
+
+func (c *call) removeOverride(in *comment) (removal, error) {
 	change := service.OverrideChange{Key: c.path("key")}
-	differs, err := c.o.Service.SetOverride(c.ctx(), actor, c.path("name"), change)
+	differs, err := c.o.Service.SetOverride(c.ctx(), c.actor.Saying(in.Comment), c.name(), change)
 	if err == nil && !differs {
 		err = service.ErrNotFound
 	}
@@ -92,47 +80,38 @@ func (c *call) removeOverride() error {
 // maxOverridesBody is the largest number of bytes of a body with many overrides.
 const maxOverridesBody = 2 << 20
 
-// overrideChange is a change among many. A field that is not known is a mistake: an end that is
-// spelled otherwise would be none.
-type overrideChange service.OverrideChange
-
-// UnmarshalJSON implements [json.Unmarshaler].
-func (o *overrideChange) UnmarshalJSON(data []byte) error {
-	type plain overrideChange
-	return strictjson.Decode(data, (*plain)(o))
+type overrideChanges struct {
+	Changes []service.OverrideChange `json:"changes" doc:"At most 1,000." example:"[{\"key\": \"acme:*\"}]"`
+	comment
 }
 
-// changeOverrides sets and removes many overrides, all or none.
-func (c *call) changeOverrides() error {
-	var in struct {
-		Changes []overrideChange `json:"changes"`
-		Comment string           `json:"comment"`
-	}
-	data, _, err := c.body(maxOverridesBody, "application/json")
-	if err != nil {
-		return err
-	}
-	if err := decodeStrictly(data, &in); err != nil {
-		return err
-	}
+func (*overrideChanges) maxBytes() int64 { return maxOverridesBody }
 
-	list := make([]service.OverrideChange, len(in.Changes))
-	for i, change := range in.Changes {
-		list[i] = service.OverrideChange(change)
-	}
-	n, err := c.o.Service.ChangeOverrides(c.ctx(), c.actor.Saying(in.Comment), c.path("name"), list)
+func (c *call) changeOverrides(in *overrideChanges) (v overridesChanged, err error) {
+	n, err := c.o.Service.ChangeOverrides(c.ctx(), c.actor.Saying(in.Comment), c.name(), in.Changes)
 	if err != nil {
-		return err
+		return v, err
 	}
-	return c.send(http.StatusOK, changed{n, c.progress()})
+	return overridesChanged{n, c.progress()}, nil
+}
+
+type appQuery struct {
+	App string `json:"app,omitempty" doc:"Only policies that list this application."`
 }
 
 // exportOverrides answers with the overrides of all policies that the actor sees, as a file.
-func (c *call) exportOverrides() error {
-	app := c.query.text("app")
-	return c.file("overrides.json", mediaJSON, func(w io.Writer) error {
-		return c.o.Service.ExportOverrides(c.ctx(), c.actor, app, w)
+func (c *call) exportOverrides(in *appQuery) error {
+	return c.sendFile("overrides.json", mediaJSON, func(w io.Writer) error {
+		return c.o.Service.ExportOverrides(c.ctx(), c.actor, in.App, w)
 	})
+}
+
+type overridesQuery struct {
+	Missing string   `json:"missing,omitempty" doc:"remove removes the overrides that the file lacks."`
+	Apps    []string `json:"apps,omitempty" doc:"Within these applications alone. A list with commas."`
+	Comment string   `json:"comment,omitempty" doc:"For the audit log."`
+	Compare string   `json:"compare,omitempty" enum:"no,yes" doc:"Of a plan: see what differs, also to read alone."`
+	Base    string   `json:"base,omitempty" doc:"The base of the plan that was confirmed."`
 }
 
 // overridesPlan is what an import of overrides changes.
@@ -160,63 +139,51 @@ type overrideStep struct {
 	After  string `json:"after"`
 }
 
-func (c *call) planOverrides() error {
-	return c.transferOverrides(c.o.Service.PlanOverrides, func() progress { return progress{} })
+func (c *call) planOverrides(in *overridesQuery) (overridesPlan, error) {
+	return c.transferOverrides(in, c.o.Service.PlanOverrides)
 }
 
-func (c *call) importOverrides() error {
-	return c.transferOverrides(c.o.Service.ImportOverrides, func() progress { return c.progress() })
+func (c *call) importOverrides(in *overridesQuery) (overridesPlan, error) {
+	v, err := c.transferOverrides(in, c.o.Service.ImportOverrides)
+	if err == nil {
+		v.progress = c.progress()
+	}
+	return v, err
 }
 
 func (c *call) transferOverrides(
-	do func(context.Context, service.Actor, service.OverridesImport) (service.OverridesPlan, error),
-	after func() progress,
-) error {
-	q := &c.query
-	actor := c.actor.Saying(q.text("comment"))
-	i := service.OverridesImport{Missing: service.Missing(q.text("missing")), Base: q.text("base")}
-	if apps := q.text("apps"); apps != "" {
-		i.Apps = strings.Split(apps, ",")
-	}
-	switch q.text("compare") {
-	case "", "no":
-	case "yes":
-		i.Compare = true
-	default:
-		q.addFault("compare", "it is not yes or no")
-	}
-	if err := q.err(); err != nil {
-		return err
+	in *overridesQuery, do func(context.Context, service.Actor, service.OverridesImport) (service.OverridesPlan, error),
+) (v overridesPlan, err error) {
+	i := service.OverridesImport{
+		Missing: service.Missing(in.Missing), Apps: in.Apps, Base: in.Base, Compare: in.Compare == "yes",
 	}
 
-	// The body may be large, so it is read last, and of those who may import alone.
-	done, err := c.o.Service.AdmitImport(c.ctx(), actor, i.Compare)
+	// The body may be large, so it is read last, and of those who may import alone. The place among
+	// the imports is given back before the answer, which the client may receive slowly.
+	done, err := c.o.Service.AdmitImport(c.ctx(), c.actor, i.Compare)
 	if err != nil {
-		return err
+		return v, err
 	}
 	defer done()
-	data, _, err := c.body(service.MaxOverridesFile, mediaJSON)
+
+	data, _, err := c.body(service.MaxOverridesFile, c.route.takes...)
 	if err != nil {
-		return err
+		return v, err
 	}
-	var in struct {
+	var body struct {
 		Overrides service.OverrideSet `json:"overrides"`
 	}
-	if err := decodeStrictly(data, &in); err != nil {
-		return err
+	if err := decodeStrictly(data, reflect.ValueOf(&body).Elem()); err != nil {
+		return v, err
 	}
-	if i.Set = in.Overrides; i.Set == nil {
-		return invalid(fault{Field: "overrides", Message: "it is missing"})
+	if i.Set = body.Overrides; i.Set == nil {
+		return v, mistake("overrides", "it is missing")
 	}
 
-	plan, err := do(c.ctx(), actor, i)
-	if err != nil {
-		return err
-	}
-	done() // the client may receive the answer slowly
-	return c.send(http.StatusOK, overridesPlan{
-		plan.Digest, plan.Changes(),
-		mapped(plan.Policies, func(o service.OverrideCounts) overrideCounts { return overrideCounts(o) }),
-		mapped(plan.Steps, func(o service.OverrideStep) overrideStep { return overrideStep(o) }), after(),
-	})
+	p, err := do(c.ctx(), c.actor.Saying(in.Comment), i)
+	return overridesPlan{
+		p.Digest, p.Changes(),
+		mapped(p.Policies, func(o service.OverrideCounts) overrideCounts { return overrideCounts(o) }),
+		mapped(p.Steps, func(o service.OverrideStep) overrideStep { return overrideStep(o) }), progress{},
+	}, err
 }

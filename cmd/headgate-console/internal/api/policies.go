@@ -1,151 +1,149 @@
 package api
 
 import (
-	"net/http"
+	"encoding/json"
+	"strconv"
 
 	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
 	"github.com/headgate/headgate/policy"
 )
 
-type policyList struct {
-	Policies []policyView `json:"policies"`
-	Total    int64        `json:"total"`
-	Page     int          `json:"page"`
-	Pages    int          `json:"pages"`
-	PerPage  int          `json:"per_page"`
+// draft is a policy as a client sends it, who may send back what the console itself has written.
+type draft struct {
+	Name string `json:"name,omitempty" doc:"It may be left out where the path has it."`
+	policy.Written
+	Comment string `json:"comment,omitempty" doc:"Why, for the history. At most 500 bytes."`
+
+	Pending   ignored `json:"pending,omitempty" doc:"Ignored."`
+	Reason    ignored `json:"pending_reason,omitempty" doc:"Ignored."`
+	Warnings  ignored `json:"warnings,omitempty" doc:"Ignored."`
+	CreatedBy ignored `json:"created_by,omitempty" doc:"Ignored."`
+	CreatedAt ignored `json:"created_at,omitempty" doc:"Ignored."`
+	UpdatedBy ignored `json:"updated_by,omitempty" doc:"Ignored."`
+	UpdatedAt ignored `json:"updated_at,omitempty" doc:"Ignored."`
 }
 
-// refusingNow selects the policies that refuse requests now.
-const refusingNow = "now"
+type ignored = json.RawMessage
 
-func (c *call) listPolicies() error {
-	q := &c.query
-	ask := service.Query{
-		Search: q.text("search"), App: q.text("app"), Mode: q.text("mode"), Changed: q.text("changed"),
-		Sort: q.text("sort"), Page: q.small("page"), PerPage: q.small("per_page"),
+// policy reads the draft, and returns all mistakes in it.
+func (d *draft) policy() (policy.Policy, []fault) {
+	d.Written.Name = d.Name
+	p, err := d.Written.Policy()
+
+	// There is one policy, which the mistakes need not name.
+	faults := service.FaultsOf(err)
+	for i := range faults {
+		faults[i].Policy = ""
 	}
-
-	switch q.text("refusing") {
-	case "":
-	case refusingNow:
-		ask.Refusing = true
-	default:
-		q.addFault("refusing", "it is not now")
-	}
-
-	// All mistakes of the query are reported at once.
-	if err := q.err(); err != nil {
-		return err
-	}
-
-	page, err := c.o.Service.Policies(c.ctx(), c.actor, ask)
-	if err != nil {
-		return err
-	}
-
-	return c.sendTagged(policyList{mapped(page.Policies, viewOf), page.Total, page.Page, page.Pages, page.PerPage}, "")
+	return p, faults
 }
 
-func (c *call) readPolicy() error {
-	p, err := c.o.Service.Policy(c.ctx(), c.actor, c.path("name"))
-	if err != nil {
-		return err
-	}
-	return c.sendTagged(viewOf(p), tag(p.Version))
+func (c *call) listPolicies(in *service.Query) (service.Page, error) {
+	return c.o.Service.Policies(c.ctx(), c.actor, *in)
 }
 
-func (c *call) savePolicy() error {
-	var d draft
-	if err := c.decode(&d); err != nil {
-		return err
-	}
+func (c *call) readPolicy(*none) (policy.Policy, error) {
+	p, err := c.o.Service.Policy(c.ctx(), c.actor, c.name())
+	c.tag = tag(p.Version)
+	return p, err
+}
 
-	b, err := c.base(d.Version)
+// saved is a policy that was changed.
+type saved struct {
+	policy.Policy
+	progress
+}
+
+// changed returns the answer to a change of a policy.
+func (c *call) changed(p policy.Policy) saved {
+	c.tag = tag(p.Version)
+	return saved{p, c.progress(p)}
+}
+
+// savePolicy creates or updates a policy.
+func (c *call) savePolicy(in *draft) (v saved, err error) {
+	b, err := c.base(in.Version)
 	if err != nil {
-		return err
+		return v, err
 	}
 
 	// The path names the policy. A client that sends back what it has read names it twice, and
 	// cannot rename it in this way.
-	name := c.path("name")
-	if d.Name == "" {
-		d.Name = name
+	if in.Name == "" {
+		in.Name = c.name()
 	}
 
-	p, faults := d.policy()
-	if d.Name != name {
+	p, faults := in.policy()
+	if in.Name != c.name() {
 		faults = append(faults, fault{Field: "name", Message: "it is not the one of the path"})
 	}
-
 	if len(faults) > 0 {
-		return invalid(faults...)
+		return v, invalid(faults...)
 	}
 
-	return c.save(p, b, d.Comment)
-}
-
-// save creates or updates a policy.
-func (c *call) save(p policy.Policy, b base, comment string) error {
 	p.Version = b.version
-	write, status := c.o.Service.UpdatePolicy, http.StatusOK
+	write, status := c.o.Service.UpdatePolicy, 200
 	if b.version == 0 {
-		write, status = c.o.Service.CreatePolicy, http.StatusCreated
+		write, status = c.o.Service.CreatePolicy, 201
 	}
 
 	// A conflict with an equal policy becomes a success. The policy exists already then, and
 	// nothing is created.
-	saved, err := write(c.ctx(), c.actor.Saying(comment), p)
-	if err != nil {
-		status = http.StatusOK
+	p, err = write(c.ctx(), c.actor.Saying(in.Comment), p)
+	if err == nil {
+		c.status = status
 	}
-	if saved, err = acceptRepeat(saved, err, b); err != nil {
-		return err
+	if p, err = acceptRepeat(p, err, b); err != nil {
+		return v, err
 	}
-	return c.sendPolicy(status, saved)
+	return c.changed(p), nil
 }
 
-// sendPolicy answers with a policy that was changed.
-func (c *call) sendPolicy(status int, p policy.Policy) error {
-	c.w.Header().Set("ETag", tag(p.Version))
-	return c.send(status, struct {
-		policyView
-		progress
-	}{viewOf(p), c.progress(p)})
+// based is what all changes of a policy that exists have.
+type based struct {
+	Version int64  `json:"version,omitempty" doc:"The version that the change is based on, without If-Match."`
+	Comment string `json:"comment,omitempty" doc:"Why, for the history. At most 500 bytes."`
 }
 
-func (c *call) deletePolicy() error {
-	q := &c.query
-	version, comment := q.number("version"), q.text("comment")
-	if err := q.err(); err != nil {
-		return err
-	}
-
-	b, err := c.base(version)
+func (c *call) deletePolicy(in *based) (removal, error) {
+	b, err := c.base(in.Version)
 	if err != nil {
-		return err
+		return removal{}, err
 	}
 
 	// A deletion has no content that could be there already. This gives its conflict the status.
-	err = c.o.Service.DeletePolicy(c.ctx(), c.actor.Saying(comment), c.path("name"), b.version)
+	err = c.o.Service.DeletePolicy(c.ctx(), c.actor.Saying(in.Comment), c.name(), b.version)
 	_, err = acceptRepeat(policy.Policy{}, err, b)
 	return c.gone(err)
 }
 
-func (c *call) switchMode() error {
-	var in struct {
-		Mode    string `json:"mode"`
-		Version int64  `json:"version"`
-		Comment string `json:"comment"`
+// change makes a change of a policy that exists.
+func (c *call) change(in based, do func(a service.Actor, version int64) (policy.Policy, error)) (v saved, err error) {
+	b, err := c.base(in.Version)
+	if err != nil {
+		return v, err
 	}
 
-	return c.change(&in, &in.Version, &in.Comment, func(a service.Actor, version int64) (policy.Policy, error) {
-		mode, err := readMode(in.Mode)
-		if err != nil {
-			return policy.Policy{}, err
+	p, err := do(c.actor.Saying(in.Comment), b.version)
+	if p, err = acceptRepeat(p, err, b); err != nil {
+		return v, err
+	}
+	return c.changed(p), nil
+}
+
+type modeSwitch struct {
+	Mode string `json:"mode" enum:"enforce,shadow,off" example:"shadow"`
+	based
+}
+
+func (c *call) switchMode(in *modeSwitch) (saved, error) {
+	return c.change(in.based, func(a service.Actor, version int64) (p policy.Policy, err error) {
+		var mode policy.Mode
+		if err := mode.UnmarshalText([]byte(in.Mode)); err != nil || in.Mode == "" {
+			return p, mistake("mode", "it is not enforce, shadow or off")
 		}
 
-		p, err := c.o.Service.Policy(c.ctx(), a, c.path("name"))
-		if err != nil {
+		if p, err = c.o.Service.Policy(c.ctx(), a, c.name()); err != nil {
 			return p, err
 		}
 
@@ -156,38 +154,73 @@ func (c *call) switchMode() error {
 	})
 }
 
-// readMode reads the mode of a body.
-func readMode(s string) (mode policy.Mode, err error) {
-	if err := mode.UnmarshalText([]byte(s)); err != nil || s == "" {
-		return 0, invalid(fault{Field: "mode", Message: "it is not enforce, shadow or off"})
-	}
-	return mode, nil
+type rollback struct {
+	To int64 `json:"to" doc:"The version to go back to." example:"1"`
+	based
 }
 
-// change makes a change of a policy that exists, and answers with the policy, or with nothing if
-// it is gone. in points to the body, and version and comment to the fields of it that all changes
-// have.
-func (c *call) change(
-	in any, version *int64, comment *string,
-	do func(a service.Actor, version int64) (policy.Policy, error),
-) error {
-	if err := c.decode(in); err != nil {
-		return err
-	}
+func (c *call) rollback(in *rollback) (saved, error) {
+	return c.change(in.based, func(a service.Actor, version int64) (policy.Policy, error) {
+		if in.To <= 0 {
+			return policy.Policy{}, mistake("to", "say which version to go back to")
+		}
 
-	b, err := c.base(*version)
+		// The service calls the version to go back to "version", which names the base here.
+		p, err := c.o.Service.Rollback(c.ctx(), a, c.name(), in.To, version)
+		for i, f := range faultsOf(err) {
+			if f.Field == "version" {
+				faultsOf(err)[i].Field = "to"
+			}
+		}
+		return p, err
+	})
+}
+
+type historyQuery struct {
+	Before  int64 `json:"before,omitempty" doc:"Only versions below it."`
+	PerPage int   `json:"per_page,omitempty"`
+}
+
+type history struct {
+	Revisions []service.Revision `json:"revisions"`
+}
+
+func (c *call) history(in *historyQuery) (history, error) {
+	list, err := c.o.Service.History(c.ctx(), c.actor, c.name(), in.Before, in.PerPage)
+	return history{list}, err
+}
+
+func (c *call) revision(*none) (r service.Revision, err error) {
+	version, err := strconv.ParseInt(c.path("version"), 10, 64)
 	if err != nil {
-		return err
+		return r, service.ErrNotFound
 	}
+	return c.o.Service.Revision(c.ctx(), c.actor, c.name(), version)
+}
 
-	saved, err := do(c.actor.Saying(*comment), b.version)
-	if saved, err = acceptRepeat(saved, err, b); err != nil {
-		return err
+type versions struct {
+	From int64 `json:"from,omitempty" doc:"0 is empty, and so is a version that deleted the policy."`
+	To   int64 `json:"to" doc:"The version that is compared with it."`
+}
+
+type difference struct {
+	From    int64            `json:"from"`
+	To      int64            `json:"to"`
+	Changes []service.Change `json:"changes"`
+}
+
+func (c *call) diff(in *versions) (v difference, err error) {
+	if in.To == 0 {
+		return v, mistake("to", "say which version to compare")
 	}
+	changes, err := c.o.Service.Compare(c.ctx(), c.actor, c.name(), in.From, in.To)
+	return difference{in.From, in.To, changes}, err
+}
 
-	if saved.Name == "" {
-		return c.gone(nil)
+func mapped[T, V any](s []T, f func(T) V) []V {
+	views := make([]V, len(s))
+	for i, v := range s {
+		views[i] = f(v)
 	}
-
-	return c.sendPolicy(http.StatusOK, saved)
+	return views
 }

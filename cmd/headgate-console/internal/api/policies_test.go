@@ -294,7 +294,7 @@ func TestPoliciesAreFoundSortedAndPaged(t *testing.T) {
 	// A name that is written wrong, or twice, is a mistake: it would be ignored otherwise.
 	for query, field := range map[string]string{
 		"?page=x": "page", "?page=-1": "page", "?per_page=1.5": "per_page", "?sort=limit": "sort", "?mode=on": "mode",
-		"?app=%20":  "app",
+		"?app=%20": "app", "?page=null": "page", "?page=2147483648": "page", "?refusing=2": "refusing", "?app=%ff": "app",
 		"?serach=x": "serach", "?page=1&page=2": "page",
 	} {
 		w.ask("administrator", "GET", "/api/policies"+query, nil).wantField(field)
@@ -345,13 +345,9 @@ func TestHistoryDiffAndRollback(t *testing.T) {
 		t.Error(got)
 	}
 
-	revision := w.ask("owner", "GET", "/api/policies/p/history/2", nil).want(200).wantValue("owner", "by").
+	w.ask("owner", "GET", "/api/policies/p/history/2", nil).want(200).wantValue("owner", "by").
 		wantValue("100/1m", "before", "limit").wantValue("7/1m", "after", "limit")
 	want := []any{object{"field": "limit", "before": "100/1m", "after": "7/1m"}}
-	if got := revision.get("changes"); !reflect.DeepEqual(got, want) {
-		t.Errorf("%v", got)
-	}
-
 	if got := w.ask("owner", "GET", "/api/policies/p/diff?from=1&to=2", nil).want(200).
 		get("changes"); !reflect.DeepEqual(got, want) {
 		t.Errorf("%v", got)
@@ -511,12 +507,12 @@ func TestValidateSaysWhatWouldBeRefused(t *testing.T) {
 	tighter := login(object{"name": "p", "limit": "99/1m"}) // p has 100/1m
 
 	// Whose policy it is not is told as if there were none.
-	for as, known := range map[string]any{"owner": false, "viewer": false, "stranger": nil} {
+	for as, told := range map[string]bool{"owner": true, "viewer": true, "stranger": false} {
 		a := w.ask(as, "POST", "/api/validate", tighter).want(200)
-		would, _ := a.get("would_refuse").(map[string]any)
-		if known == nil && a.get("would_refuse") != nil || known != nil && (would["known"] != known ||
-			!strings.HasSuffix(would["sentence"].(string), " is not known: the console was started without Redis.")) {
-			t.Errorf("%s is told %v", as, a.get("would_refuse"))
+		text, _ := a.get("consequence").(string)
+		if a.get("would_refuse") != nil != told ||
+			told != strings.HasSuffix(text, " is not known: the console was started without Redis.") {
+			t.Errorf("%s is told %v, %q", as, a.get("would_refuse"), text)
 		}
 	}
 	for _, change := range []object{{"name": "p", "limit": "100/1m"}, {"name": "p", "limit": "101/1m"},
@@ -546,6 +542,6 @@ func TestListIsFiltered(t *testing.T) {
 
 	w.ask("owner", "GET", "/api/policies?mode=off&changed=day&sort=-share", nil).want(200).wantValue(1, "total")
 	w.ask("owner", "GET", "/api/policies?mode=enforce", nil).want(200).wantValue(0, "total")
-	w.ask("owner", "GET", "/api/policies?refusing=now", nil).want(200).wantValue(0, "total")
+	w.ask("owner", "GET", "/api/policies?refusing=true", nil).want(200).wantValue(0, "total")
 	w.ask("owner", "GET", "/api/policies?refusing=yes&changed=x", nil).want(422).wantField("refusing")
 }

@@ -49,7 +49,7 @@ func (c *call) base(version int64) (base, error) {
 // agreed returns the version of a header, or an error if the body names another.
 func (c *call) agreed(header, version int64) (base, error) {
 	if version != 0 && version != header {
-		return base{}, invalid(fault{Field: "version", Message: "it is not the one of the header"})
+		return base{}, mistake("version", "it is not the one of the header")
 	}
 	return base{version: header, header: true}, nil
 }

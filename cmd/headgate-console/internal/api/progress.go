@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"errors"
-	"net/http"
 	"slices"
 	"time"
 
@@ -14,9 +13,9 @@ import (
 // progress is what the answer to a change of policies says of its way to the instances. It is
 // empty if nothing keeps the change.
 type progress struct {
-	Pending  bool     `json:"pending,omitempty"` // the change is saved, and is not published
-	Reason   string   `json:"pending_reason,omitempty"`
-	Warnings []string `json:"warnings,omitempty"`
+	Pending  bool     `json:"pending,omitempty" doc:"The change is saved, and is not published."`
+	Reason   string   `json:"pending_reason,omitempty" doc:"Why it is not published."`
+	Warnings []string `json:"warnings,omitempty" doc:"What instances do not carry out of it."`
 }
 
 // fleetTime bounds what an answer waits for the instances. The console reads them once a second,
@@ -64,13 +63,15 @@ func (c *call) warnings(saved []policy.Policy) (texts []string) {
 	return texts
 }
 
-// gone answers to the deletion of a policy: 204, or 200 with what keeps it from the instances.
-func (c *call) gone(err error) error {
+// removal is the answer to a deletion: what keeps it from the instances, or nothing.
+type removal progress
+
+func (r removal) empty() bool { return !r.Pending }
+
+// gone returns the answer to a deletion.
+func (c *call) gone(err error) (removal, error) {
 	if err != nil {
-		return err
+		return removal{}, err
 	}
-	if p := c.progress(); p.Pending {
-		return c.send(http.StatusOK, p)
-	}
-	return c.nothing(nil)
+	return removal(c.progress()), nil
 }

@@ -79,7 +79,7 @@ func TestExportIsImported(t *testing.T) {
 		w.ask("owner", "GET", "/api/policies/x", nil).wantValue("5/1m", "limit")
 
 		// The base of the plan makes sure that what was planned is what is done.
-		base := "?base=" + seconds(int64(plan.get("base").(float64)))
+		base := fmt.Sprintf("?base=%v", plan.get("base"))
 		w.ask("owner", "POST", "/api/import"+base, changed, "Content-Type", media).want(200).
 			wantValue(1, "counts", "update")
 		w.ask("owner", "GET", "/api/policies/x", nil).wantValue("6/1m", "limit")
@@ -200,9 +200,8 @@ func TestInstancesAreOfTheActorsApps(t *testing.T) {
 	}
 
 	first := w.ask("owner", "GET", "/api/instances", nil).get("instances").([]any)[0]
-	if want := any(object{"id": "one", "process": "x", "app": "a", "version": "7", "refused": "", "error": "",
-		"store":  "local",
-		"age_ms": 1500.0, "clock_offset_ms": -90000.0, "left_out": []any{}, "left_out_more": 0.0,
+	if want := any(object{"id": "one", "process": "x", "app": "a", "version": "7",
+		"store": "local", "age_ms": 1500.0, "clock_offset_ms": -90000.0,
 	}); !reflect.DeepEqual(any(first), want) {
 		t.Errorf("%v", first)
 	}
@@ -285,7 +284,8 @@ func TestTraffic(t *testing.T) {
 
 	// Steps, times and parameters that are not known, too many points, and a time from and to the
 	// same instant.
-	for _, path := range []string{"/api/traffic?step=2m", "/api/traffic?from=yesterday", "/api/traffic/policies",
+	for _, path := range []string{"/api/traffic?step=2m", "/api/traffic?from=yesterday",
+		"/api/traffic?from=0001-01-01T00:00:00Z", "/api/traffic/policies",
 		"/api/traffic/csv?from=" + when + "&to=" + when, "/api/traffic?from=" + when + "&to=" + when,
 		"/api/traffic/apps?app=a", "/api/traffic?step=1m&from=" + at.AddDate(0, -1, 0).Format(time.RFC3339)} {
 		w.ask("viewer", "GET", path, nil).want(422)

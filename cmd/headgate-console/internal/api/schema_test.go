@@ -6,20 +6,21 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 )
 
-// object is a JSON object.
-type object = map[string]any
-
-// described returns the parsed description.
-func described() object {
-	var v object
-	if err := json.Unmarshal(openAPI, &v); err != nil {
+// served returns the description, as it is served.
+var served = sync.OnceValue(func() (v object) {
+	text, err := json.Marshal(describe(routes()))
+	if err == nil {
+		err = json.Unmarshal(text, &v)
+	}
+	if err != nil {
 		panic(err)
 	}
 	return v
-}
+})
 
 // at returns the value under keys.
 func at(v any, keys ...string) any {

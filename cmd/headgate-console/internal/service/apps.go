@@ -14,12 +14,12 @@ import (
 
 // App is an application that policies list.
 type App struct {
-	Name        string
-	Description string
-	CreatedAt   time.Time
-	CreatedBy   string
-	Policies    int64 // the number of policies that list it
-	Role        Role  // of the actor
+	Name        string    `json:"name"`
+	Description string    `json:"description"`
+	CreatedAt   time.Time `json:"created_at"`
+	CreatedBy   string    `json:"created_by"`
+	Policies    int64     `json:"policies"` // the number of policies that list it
+	Role        Role      `json:"role"`     // of the actor
 }
 
 func appObject(name string) string { return "app:" + name }

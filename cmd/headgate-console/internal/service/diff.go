@@ -13,9 +13,9 @@ import (
 
 // Change is a field that differs between two policies.
 type Change struct {
-	Field  string // as in JSON, such as "limit" or "match.path"
-	Before string // the text of the value; "" for none
-	After  string
+	Field  string `json:"field"`  // as in JSON, such as "limit" or "match.path"
+	Before string `json:"before"` // the text of the value; "" for none
+	After  string `json:"after"`
 }
 
 // field is a field that people edit, the text of its value, and what takes over the value of

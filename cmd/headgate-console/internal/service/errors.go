@@ -119,9 +119,9 @@ func (e *LimitedError) Error() string {
 
 // Fault is one mistake in the input.
 type Fault struct {
-	Policy  string // in an import, the policy; else ""
-	Field   string // as in JSON, such as "limit" or "match.path"; "" for the whole
-	Message string
+	Policy  string `json:"policy,omitempty"` // in an import, the policy; else ""
+	Field   string `json:"field"`            // as in JSON, such as "limit" or "match.path"; "" for the whole
+	Message string `json:"message"`
 }
 
 // InvalidError lists all mistakes in the input. Nothing was changed.
@@ -161,8 +161,9 @@ type takenError struct {
 // Unwrap returns the mistake, and not the refusal, which matches ErrNotFound.
 func (e *takenError) Unwrap() error { return &e.InvalidError }
 
-// faultsOf splits the error of a validation, which may be nil.
-func faultsOf(err error) []Fault {
+// FaultsOf returns the mistakes that the error of a validation joins; nil has none. Each names the
+// policy that it is in.
+func FaultsOf(err error) []Fault {
 	if err == nil {
 		return nil
 	}
@@ -171,7 +172,7 @@ func faultsOf(err error) []Fault {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		var list []Fault
 		for _, e := range joined.Unwrap() {
-			list = append(list, faultsOf(e)...)
+			list = append(list, FaultsOf(e)...)
 		}
 		return list
 	}

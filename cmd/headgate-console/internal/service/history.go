@@ -12,20 +12,20 @@ import (
 
 // Revision is one change of a policy.
 type Revision struct {
-	Policy    string
-	Version   int64 // the version that the change made
-	At        time.Time
-	Actor     string
-	Action    string // "create", "update", "delete", "rollback", "undo" or "import"
-	RequestID string
-	Note      string // of the console, such as "to version 2"
-	Comment   string // of the actor, see [Actor.Saying]
+	Policy    string    `json:"policy"`
+	Version   int64     `json:"version"` // the version that the change made
+	At        time.Time `json:"at"`
+	Actor     string    `json:"by"`
+	Action    string    `json:"action"` // "create", "update", "delete", "rollback", "undo" or "import"
+	RequestID string    `json:"request_id"`
+	Note      string    `json:"note"`    // of the console, such as "to version 2"
+	Comment   string    `json:"comment"` // of the actor, see [Actor.Saying]
 
 	// Before is nil if the change created the policy, or if the policy was hidden
 	// from the actor before. After is nil if the change deleted the policy. Both
 	// have no version and no authors and times of changes.
-	Before *policy.Policy
-	After  *policy.Policy
+	Before *policy.Policy `json:"before"`
+	After  *policy.Policy `json:"after"`
 }
 
 // Changes returns the fields that differ between Before and After.

@@ -52,22 +52,22 @@ type Import struct {
 
 // Plan lists the changes of an import.
 type Plan struct {
-	Base  int64      // the version of the set of policies that it starts from
-	Apps  []string   // applications that it adds, by name; see Import
-	Steps []PlanStep // by name
+	Base  int64      `json:"base"`  // the version of the set of policies that it starts from
+	Apps  []string   `json:"apps"`  // applications that it adds, by name; see Import
+	Steps []PlanStep `json:"steps"` // by name
 
 	// LeftAlone names the policies that RemoveMissing leaves, by name, because they list
 	// applications outside of Import.Apps as well.
-	LeftAlone []string
+	LeftAlone []string `json:"left"`
 }
 
 // PlanStep is the change of one policy by an import.
 type PlanStep struct {
-	Name    string
-	Action  string         // "create", "update", "delete" or "keep"
-	Before  *policy.Policy // nil for "create"
-	After   *policy.Policy // nil for "delete"
-	Changes []Change
+	Name    string         `json:"name"`
+	Action  string         `json:"action"` // "create", "update", "delete" or "keep"
+	Before  *policy.Policy `json:"before"` // nil for "create"
+	After   *policy.Policy `json:"after"`  // nil for "delete"
+	Changes []Change       `json:"changes,omitempty"`
 }
 
 // keep is the action of a step that changes nothing.
@@ -184,7 +184,7 @@ func (i *Import) decode() (policy.Set, error) {
 		return nil, invalid("format", "it is not yaml or json")
 	}
 	if err != nil {
-		return nil, &InvalidError{Faults: faultsOf(err)}
+		return nil, &InvalidError{Faults: FaultsOf(err)}
 	}
 	return set, nil
 }

@@ -25,33 +25,33 @@ const (
 // Query selects a page of policies. The zero value selects the first page of all,
 // by name.
 type Query struct {
-	Search string // in any field but mode and priority, in any case; "" for all
-	App    string // only policies that list it; "" for all
-	Mode   string // "enforce", "shadow", "off", or "" for all
+	Search string `json:"search,omitempty"` // in any field but mode and priority, in any case; "" for all
+	App    string `json:"app,omitempty"`    // only policies that list it; "" for all
+	Mode   string `json:"mode,omitempty"`   // "enforce", "shadow", "off", or "" for all
 
 	// Changed is "day", "week" or "month", for policies that were changed in the last 1, 7
 	// or 30 days, or "" for all.
-	Changed string
+	Changed string `json:"changed,omitempty"`
 
 	// Refusing selects the policies that have refused a request in the last ten minutes.
-	Refusing bool
+	Refusing bool `json:"refusing,omitempty"`
 
 	// Sort is "name", "mode", "priority", "updated", "refused" or "share", with "-" before
 	// it for the other direction; "" means "name". The last two are the refused requests
 	// of the last 24 hours, by number and as a share of all that the policy decided.
-	Sort string
+	Sort string `json:"sort,omitempty"`
 
-	Page    int // from 1; 0 means 1
-	PerPage int // 0 means DefaultPerPage; more than MaxPerPage means MaxPerPage
+	Page    int `json:"page,omitempty"`     // from 1; 0 means 1
+	PerPage int `json:"per_page,omitempty"` // 0 means DefaultPerPage; more than MaxPerPage means MaxPerPage
 }
 
 // Page is a page of policies.
 type Page struct {
-	Policies []policy.Policy
-	Total    int64 // on all pages
-	Page     int
-	Pages    int // at least 1
-	PerPage  int
+	Policies []policy.Policy `json:"policies"`
+	Total    int64           `json:"total"` // on all pages
+	Page     int             `json:"page"`
+	Pages    int             `json:"pages"` // at least 1
+	PerPage  int             `json:"per_page"`
 }
 
 // sorts are the orders that a value of Query.Sort names. byTraffic are those that the counts

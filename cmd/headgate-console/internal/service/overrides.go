@@ -31,9 +31,9 @@ type Override struct {
 
 // OverridesQuery selects a page of the overrides of a policy, in the order of their keys.
 type OverridesQuery struct {
-	Prefix  string // of the keys
-	After   string // the last key of the page before, or ""
-	PerPage int    // has the meaning of Query.PerPage
+	Prefix  string `json:"search,omitempty"`   // of the keys
+	After   string `json:"after,omitempty"`    // the last key of the page before, or ""
+	PerPage int    `json:"per_page,omitempty"` // has the meaning of Query.PerPage
 }
 
 // OverridesPage is a page of overrides.
@@ -102,7 +102,7 @@ func overrideOf(p *policy.Policy, row store.Override) Override {
 // OverrideChange sets the override of a key, or removes it.
 type OverrideChange struct {
 	Key   string `json:"key"`
-	Limit string `json:"limit"`           // as core.ParseLimit reads it; "" removes the override
+	Limit string `json:"limit,omitempty"` // as core.ParseLimit reads it; "" removes the override
 	Until string `json:"until,omitempty"` // as policy.ParseUntil reads it; "" for no end
 }
 

@@ -114,7 +114,7 @@ func (s *Service) change(ctx context.Context, a Actor, verb, name string, f func
 
 // valid returns the mistakes of a policy by itself.
 func (a *action) valid(p policy.Policy) error {
-	if list := faultsOf(p.Validate()); len(list) > 0 {
+	if list := FaultsOf(p.Validate()); len(list) > 0 {
 		for i := range list {
 			list[i].Policy = ""
 		}
@@ -147,7 +147,7 @@ func (a *action) anyPolicy(name string) (policy.Policy, error) {
 
 func isPolicyName(s string) bool {
 	p := policy.Policy{Name: s}
-	return !slices.ContainsFunc(faultsOf(p.Validate()), func(f Fault) bool { return f.Field == "name" })
+	return !slices.ContainsFunc(FaultsOf(p.Validate()), func(f Fault) bool { return f.Field == "name" })
 }
 
 // create adds a valid policy.

@@ -114,7 +114,7 @@ func (u Unable) join(list []Unable, i policy.Instance) []Unable {
 
 // mistakeOf returns the text of a mistake in a policy without the policy's name.
 func mistakeOf(err error) string {
-	faults := faultsOf(err)
+	faults := FaultsOf(err)
 	texts := make([]string, len(faults))
 	for n, f := range faults {
 		texts[n] = f.Field + ": " + f.Message

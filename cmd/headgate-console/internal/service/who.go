@@ -232,7 +232,7 @@ func WithKeyLimit(p policy.Policy, key string, limit *policy.Override) (policy.P
 
 	// A limit may be wrong only together with the others of the policy.
 	var f faults
-	for _, fault := range faultsOf(p.Validate()) {
+	for _, fault := range FaultsOf(p.Validate()) {
 		f.add("limit", errors.New(fault.Message))
 	}
 	return p, f.err()

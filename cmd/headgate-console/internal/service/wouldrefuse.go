@@ -27,16 +27,19 @@ type MinuteKeys func(ctx context.Context, app, policy string, from time.Time, n 
 // WouldRefuse is what a changed policy would have refused of the requests of the last minutes.
 type WouldRefuse struct {
 	// Unknown says why nothing can be told; "" if something can.
-	Unknown string
+	Unknown string `json:"unknown,omitempty"`
 
 	// Minutes is how many of the last minutes it is about, and Requests how many requests the
 	// policy decided in them, of which it refused Before.
-	Minutes          int
-	Requests, Before int64
+	Minutes  int   `json:"minutes"`
+	Requests int64 `json:"requests"`
+	Before   int64 `json:"before"`
 
 	// Least and Most bound how many the changed policy would have refused, and Callers how many
 	// callers it would have refused a request at least.
-	Least, Most, Callers int64
+	Least   int64 `json:"least"`
+	Most    int64 `json:"most"`
+	Callers int64 `json:"callers"`
 
 	degrades bool // they would have got a cheaper answer
 }
