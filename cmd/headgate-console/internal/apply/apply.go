@@ -210,10 +210,8 @@ func (w *worker) apply(ctx context.Context) error {
 		printed.writeLine("%-9s  %s, which is of other applications too", "left", name)
 	}
 
-	if over != nil && !w.dryRun {
-		if err := w.carryOutOverrides(ctx, over, printed); err != nil {
-			return err
-		}
+	if err := w.carryOutOverrides(ctx, over, printed); err != nil {
+		return err
 	}
 
 	if !p.changesAnything() && !over.changesAnything() {

@@ -179,8 +179,13 @@ func (w *worker) placedOverrides(err error) error {
 var errOverridesConflict = errors.New(
 	"the overrides were changed in the console since the plan was made: none of them was written; run it again")
 
-// carryOutOverrides makes the changes of a plan, and prints how many.
+// carryOutOverrides makes the changes of a plan, if there is one, and prints how many. A dry run
+// makes none.
 func (w *worker) carryOutOverrides(ctx context.Context, over *overridesPlan, printed *printer) error {
+	if over == nil || w.dryRun {
+		return nil
+	}
+
 	// Now that the policies are written, the plan is whole.
 	if len(over.Later) > 0 {
 		whole, err := w.sendOverrides(ctx, w.reader.overrides, "", "api", "overrides", "plan")

@@ -212,7 +212,7 @@ func TestExportedOverridesAreImported(t *testing.T) {
 func TestDecodeOverridesRefusesOthers(t *testing.T) {
 	for _, text := range []string{``, `{}`, `{"overrides": 1}`, `{"overrides": {"p": 1}}`, `{"policies": []}`,
 		`{"overrides": {"p": {"k": 5}}}`, `{"overrides": {"p": {"k": "1/1m", "k": "2/1m"}}}`,
-		`{"overrides": {"p": {"k": {"limit": "1/1m", "untill": "x"}}}}`, `{"overrides": {}} x`} {
+		`{"overrides": {"p": {"k": {"limit": "1/1m", "ends": "x"}}}}`, `{"overrides": {}} x`} {
 		if set, err := DecodeOverrides([]byte(text)); err == nil {
 			t.Errorf("%s: %v", text, set)
 		}
