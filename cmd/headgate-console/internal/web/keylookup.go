@@ -61,6 +61,7 @@ const maxOthers = 50
 // counts keys of its kind: those that ban it first, and then those of which most is used.
 func (r *request) lookUp(k *keys) error {
 	key, on, first := strings.TrimSpace(keyOf(k.Key)), (*target)(nil), 0
+	// The policy that is chosen comes first, and has a row of its own in the audit log.
 	if k.Policy != "" {
 		var err error
 		if on, err = r.targetOf(k.Policy, k.Key); err != nil {
@@ -114,6 +115,7 @@ func (r *request) looked(ctx context.Context, k *keys, p policy.Policy, key stri
 		row.Banned, row.Until, row.Left = true, r.Clock().Add(d.RetryAfter), row.Gauge.After
 	}
 
+	// What the credit consists of is a question of its own.
 	if d.Credit != 0 {
 		list, err := r.Fleet.Credits(ctx, p, key)
 		if err != nil {

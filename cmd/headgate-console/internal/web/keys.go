@@ -165,6 +165,7 @@ func liveKeys(r *request) error {
 func (r *request) keys(v url.Values) (*keys, error) {
 	k := &keys{App: v.Get("app"), Policy: strings.TrimSpace(v.Get("policy")), Key: v.Get("key"),
 		View: v.Get("view"), Every: v.Get("refresh") != "", Redis: r.Fleet != nil}
+	// A key that is typed is looked up, from whichever view.
 	switch {
 	case strings.TrimSpace(k.Key) != "":
 		k.View = viewOne
@@ -243,6 +244,7 @@ func (r *request) fillKeys(k *keys) error {
 		return r.lookUp(k)
 	}
 
+	// A Redis that does not answer is not asked again.
 	if !k.Away {
 		r.addBans(k)
 	}
@@ -342,6 +344,7 @@ func (k *keys) bound(measure func(*keyRow) float64) {
 	shown := min(len(k.Rows), maxRows)
 	k.Rows, k.More = k.Rows[:shown], int64(len(k.Rows)-shown)
 
+	// The longest bar is that of the largest measure.
 	most := 1.0
 	for i := range k.Rows {
 		most = max(most, measure(&k.Rows[i]))
@@ -354,6 +357,7 @@ func (k *keys) bound(measure func(*keyRow) float64) {
 // row returns the line of a key under a policy, with what is known of its last minutes and its ban.
 func (k *keys) row(r *request, name, key string) keyRow {
 	row := keyRow{target: target{Policy: name, Counted: key}, Cut: service.IsShortened(key)}
+	// The row keeps its place and its open menu while the script reloads it.
 	sum := fnv.New64a()
 	sum.Write([]byte(name + "\x00" + key))
 	row.ID = strconv.FormatUint(sum.Sum64(), 36)

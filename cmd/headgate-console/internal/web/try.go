@@ -43,6 +43,7 @@ type hit struct {
 
 // Words says what happens to the request.
 func (h *hit) Words() string {
+	// Shadow lets pass what it counts.
 	over := onLimitWords(h.OnLimit)
 	if h.Mode == policy.Shadow {
 		over = "counted, and passes (shadow)"
@@ -161,7 +162,8 @@ func (r *request) tryUnder(k *keys, h *hit, rule *limiter.Rule, asked *sample) {
 	row := r.rowToTry(k, h.Policy, key)
 	h.Gauge, h.Banned = row.Gauge, row.Banned
 
-	// The exceptions come before the limit.
+	// The exceptions come before the limit, and a policy that waits refuses only what would wait
+	// too long.
 	over := h.Gauge != nil && !h.Gauge.Passes && h.Verdict != keyfuncs.Allowed
 	waits := false
 	if span, ok := strings.CutPrefix(h.OnLimit, "wait "); ok && over {
