@@ -69,3 +69,22 @@ func TestTesterShowsAllMistakes(t *testing.T) {
 		}
 	}
 }
+
+// The exceptions of a policy come before its limit.
+func TestTesterMindsTheExceptions(t *testing.T) {
+	w := newWorld(t)
+	p := policy.Policy{Name: "p", Apps: []string{"a"}, Limit: limit("5/1m"), Key: "user"}
+	p.Access.Allow.Keys, p.Access.Deny.Keys = []string{"ada"}, []string{"eve"}
+	_, err := w.CreatePolicy(t.Context(), w.admin, p)
+	w.must(err)
+	w.fleet.used["p ada"], w.fleet.used["p bob"] = 5, 5
+
+	b := w.as("admin")
+	for user, want := range map[string]string{"ada": "It would pass.", "eve": "It would be refused, by p.",
+		"bob": "It would be refused, by p.", "zoe": "It would pass."} {
+		got := b.submit("/keys?view=one", "/keys/try", url.Values{"user": {user}}).want(http.StatusOK)
+		if said := words(got.byID("result")); !strings.HasPrefix(said, want) {
+			t.Errorf("%s: %q, want %q", user, said, want)
+		}
+	}
+}
