@@ -176,19 +176,3 @@ func Diff(a, b policy.Policy) []Change {
 	}
 	return list
 }
-
-// merge applies to the current content of a policy what differs between before and after. It
-// also returns the names of the fields that were touched since, and have another value than after.
-func merge(before, after, current policy.Policy, touched map[string]bool) (merged policy.Policy, clashes []string) {
-	merged = current
-	for _, f := range fields {
-		if f.text(&before) == f.text(&after) {
-			continue
-		}
-		if touched[f.name] && f.text(&current) != f.text(&after) {
-			clashes = append(clashes, f.name)
-		}
-		f.take(&merged, &after)
-	}
-	return merged, clashes
-}
