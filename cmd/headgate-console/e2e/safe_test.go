@@ -61,9 +61,10 @@ func (j *journey) restore() {
 	b.reads("visitors 127.0.0.1 5 of 5, 0 left", "search 127.0.0.1 0 of 50, 50 left")
 	j.fits(b)
 
-	// The page of one policy has what the key has used under the others.
+	// The row leads to its policy, and that to its keys.
 	b.press("search")
-	b.reads("127.0.0.1 under search", "Under other policies", "visitors 127.0.0.1 0 of 5 is over the limit")
+	b.press("Its keys")
+	b.reads("Refused now")
 }
 
 // withoutRedis changes a policy while Redis is away.
