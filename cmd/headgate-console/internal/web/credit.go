@@ -13,13 +13,13 @@ import (
 )
 
 // CanGrant reports whether the actor may give the key units, or take them away.
-func (k *target) CanGrant() bool {
-	return k.CanEdit && !k.Found.LimitOf(k.Counted, time.Now()).Leased()
+func (t *target) CanGrant() bool {
+	return t.CanEdit && !t.Found.LimitOf(t.Counted, time.Now()).Leased()
 }
 
 // CanDebit reports whether the actor may charge the key units beyond its limit.
-func (k *target) CanDebit() bool {
-	return k.CanEdit && service.CheckDebit(*k.Found, k.Counted, 1, time.Now()) == nil
+func (t *target) CanDebit() bool {
+	return t.CanEdit && service.CheckDebit(*t.Found, t.Counted, 1, time.Now()) == nil
 }
 
 // beforeCredit is what docs/upgrades.md says of instances that know no credit.

@@ -26,30 +26,30 @@ type target struct {
 }
 
 // Shown returns the key as people read it, and as forms send it.
-func (k *target) Shown() string { return readable(k.Counted) }
+func (t *target) Shown() string { return readable(t.Counted) }
 
 // Path returns the page of the key.
-func (k *target) Path() string { return keysPath(k.Policy, k.Counted) }
+func (t *target) Path() string { return keysPath(t.Policy, t.Counted) }
 
 // CanBan reports whether the actor may ban the key under the policy.
-func (k *target) CanBan() bool {
-	return k.CanEdit && service.CheckBan(*k.Found, time.Second) == nil
+func (t *target) CanBan() bool {
+	return t.CanEdit && service.CheckBan(*t.Found, time.Second) == nil
 }
 
 // CanAllow reports whether the actor may put the key on a list of the policy.
-func (k *target) CanAllow() bool {
-	return k.CanEdit && !slices.Contains(k.Found.Access.Allow.Keys, k.Counted)
+func (t *target) CanAllow() bool {
+	return t.CanEdit && !slices.Contains(t.Found.Access.Allow.Keys, t.Counted)
 }
 
 // CanLimit reports whether the actor may give the key a limit of its own.
-func (k *target) CanLimit() bool {
-	_, isPrefix := policy.OverriddenPrefix(k.Counted)
-	return k.CanEdit && !isPrefix && k.Found.CheckOverriddenKey(k.Counted) == nil
+func (t *target) CanLimit() bool {
+	_, isPrefix := policy.OverriddenPrefix(t.Counted)
+	return t.CanEdit && !isPrefix && t.Found.CheckOverriddenKey(t.Counted) == nil
 }
 
 // Own returns the limit that the key itself has under the policy, in words, or "".
-func (k *target) Own() string {
-	if own, ok := k.own(); ok {
+func (t *target) Own() string {
+	if own, ok := t.own(); ok {
 		return policy.DescribeLimit(own.Limit)
 	}
 	return ""
@@ -57,10 +57,10 @@ func (k *target) Own() string {
 
 // own returns the override of the key itself: the one in force, or else one that the instances
 // leave out.
-func (k *target) own() (policy.Override, bool) {
-	own, ok := k.Found.Overrides[k.Counted]
-	if !ok && k.Of.Beside != nil {
-		return *k.Of.Beside, true
+func (t *target) own() (policy.Override, bool) {
+	own, ok := t.Found.Overrides[t.Counted]
+	if !ok && t.Of.Beside != nil {
+		return *t.Of.Beside, true
 	}
 	return own, ok
 }
