@@ -114,6 +114,7 @@ type alertWatch struct {
 	apps  []string // all that there are
 }
 
+// alertWatchOf reads the webhooks, and the applications that they may watch.
 func alertWatchOf(t *store.Tx) (w alertWatch, err error) {
 	rows, err := t.Webhooks()
 	if err != nil {
@@ -144,12 +145,14 @@ func (a alertWatch) each(f func(hook Webhook, c Condition, app string) error) er
 			continue
 		}
 
+		// An application that was deleted is in the webhook until it is saved again.
 		apps := a.apps
 		if !hook.All {
 			gone := func(app string) bool { return !slices.Contains(a.apps, app) }
 			apps = slices.DeleteFunc(slices.Clone(hook.Apps), gone)
 		}
 
+		// Redis is away for all applications at once, which is one alert.
 		for _, c := range hook.Conditions {
 			places := apps
 			if i := rankOf(c.Kind); i >= 0 && alertKinds[i].Common {

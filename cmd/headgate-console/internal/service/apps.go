@@ -146,6 +146,7 @@ func (s *Service) DeleteApp(ctx context.Context, a Actor, name string) error {
 	})
 }
 
+// actOnApp makes a change of an application, for which the actor has to be an administrator.
 func (s *Service) actOnApp(ctx context.Context, a Actor, verb, name string, f func(*action) error) error {
 	return s.act(ctx, a, store.CounterUsers, verb, appObject(name), func(d *action) error {
 		if err := d.manage(); err != nil {

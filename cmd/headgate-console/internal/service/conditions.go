@@ -76,6 +76,7 @@ func rankOf(kind AlertKind) int {
 	return slices.IndexFunc(alertKinds, func(k KindOfAlert) bool { return k.Default.Kind == kind })
 }
 
+// checkConditions notes every mistake in the conditions of a webhook.
 func checkConditions(f *faults, list []Condition) {
 	if len(list) == 0 {
 		f.add("conditions", errors.New("choose one"))
@@ -212,6 +213,7 @@ func (s *seen) judge(c Condition, app string) finding {
 	return f
 }
 
+// lookAt returns what a condition finds in an application, or in Redis for all of them.
 func (s *seen) lookAt(c Condition, app string) finding {
 	switch {
 	case s.blind:
@@ -236,6 +238,7 @@ func counted(n int, one, many string) string {
 	return fmt.Sprintf("%d %s", n, many)
 }
 
+// lookInstances is lookAt for conditions about the instances.
 func (s *seen) lookInstances(c Condition, app string) finding {
 	var list []Subject
 	for _, i := range s.instances[app] {

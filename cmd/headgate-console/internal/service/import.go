@@ -165,6 +165,7 @@ func (s *Service) decode(ctx context.Context, a Actor, i Import) (set policy.Set
 	return i.decode()
 }
 
+// decode checks the options of an import, and reads its document.
 func (i *Import) decode() (policy.Set, error) {
 	if i.Missing != KeepMissing && i.Missing != RemoveMissing {
 		return nil, invalid("missing", "it is not remove or nothing")
@@ -240,6 +241,7 @@ func (a *action) plan(i Import, set policy.Set, version int64) (Plan, error) {
 	return plan, p.err()
 }
 
+// planner reads what an import is compared with.
 func (a *action) planner() (*planner, error) {
 	p := &planner{d: a, apps: map[string]bool{}, added: map[string]bool{}}
 

@@ -69,6 +69,7 @@ var (
 // changedDays are the days that a value of Query.Changed stands for.
 var changedDays = map[string]int{"": 0, "day": 1, "week": 7, "month": 30}
 
+// perPage returns how many rows a page has, within bounds.
 func perPage(n int) int {
 	if n <= 0 {
 		return DefaultPerPage

@@ -123,6 +123,7 @@ func (s *Service) ChangeOverrides(ctx context.Context, a Actor, name string, lis
 	return s.changeOverrides(ctx, a, name, list, func(i int) string { return fmt.Sprintf("changes[%d].", i) })
 }
 
+// changeOverrides makes all changes or none, and returns how many of them changed something.
 func (s *Service) changeOverrides(
 	ctx context.Context, a Actor, name string, list []OverrideChange, field func(int) string,
 ) (changed int, err error) {
@@ -223,6 +224,7 @@ func (a *action) putOverride(p *policy.Policy, row store.Override) (differs bool
 		return false, nil
 	}
 
+	// The publisher finds by the revision what it has not published.
 	if row.Revision, err = a.nextOverrides(1); err != nil {
 		return false, err
 	}
@@ -293,6 +295,7 @@ func (a *action) sweepOverrides(name string, by time.Time) error {
 		}
 		after = rows[len(rows)-1].Key
 
+		// One that cannot be read stays, as no instance can have it in force.
 		var ended []store.Override
 		for _, row := range rows {
 			if o, err := policy.ParseOverride(row.Text); err == nil && o.Ended(by) {

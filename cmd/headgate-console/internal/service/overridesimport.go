@@ -125,6 +125,7 @@ func (s *Service) ImportOverrides(ctx context.Context, a Actor, i OverridesImpor
 	if err := checkComment(a.comment); err != nil {
 		return plan, err
 	}
+
 	// To write many takes longer than the usual bound of a transaction.
 	if _, ok := ctx.Deadline(); !ok {
 		var cancel context.CancelFunc
@@ -172,6 +173,7 @@ func (a *action) planOverrides(i OverridesImport) (*work, error) {
 		}
 	}
 
+	// A file of 100,000 mistakes is not answered with all of them.
 	w.plan.Digest = hex.EncodeToString(hash.Sum(nil))
 	switch n := len(w.faults); {
 	case n > maxOverrideFaults:
@@ -185,6 +187,7 @@ func (a *action) planOverrides(i OverridesImport) (*work, error) {
 
 // policy plans the overrides of a policy.
 func (w *work) policy(name string) error {
+	// What is hidden from the actor reads as what does not exist, and the audit log knows better.
 	p, err := w.action.policy(name)
 	var denied *DeniedError
 	if errors.Is(err, ErrNotFound) {
@@ -290,6 +293,8 @@ func (w *work) carryOut() error {
 		if len(rows) == 0 {
 			continue
 		}
+
+		// Ended overrides make room for new ones, and what is too much then undoes all.
 		if err := w.makeRoom(c.Policy, len(rows)); err != nil {
 			return err
 		}
@@ -300,6 +305,7 @@ func (w *work) carryOut() error {
 			return err
 		}
 
+		// One row says how many, for 100,000 rows would hide all others.
 		entry := w.actor.auditRow(w.now, "override.import", policyObject(c.Policy))
 		entry.Outcome, entry.Note = string(Done), w.actor.comment
 		entry.After = text(struct {
@@ -327,6 +333,8 @@ func (s *Service) ExportOverrides(ctx context.Context, a Actor, app string, to i
 		if err != nil {
 			return err
 		}
+
+		// A transaction that is tried again begins its list anew.
 		have, err := d.OverriddenPolicies()
 		names = nil
 		for _, p := range list {
@@ -343,6 +351,7 @@ func (s *Service) ExportOverrides(ctx context.Context, a Actor, app string, to i
 		return err
 	}
 
+	// Each policy is read by transactions of its own, so that a slow reader holds none open.
 	out := bufio.NewWriter(to)
 	out.WriteString("{\"overrides\": {")
 	for i, name := range names {

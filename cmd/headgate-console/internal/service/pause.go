@@ -107,6 +107,7 @@ func (a *action) endPause(name string) error {
 	return nil
 }
 
+// pauseOf returns a pause as its row has it.
 func pauseOf(row store.Pause) Pause {
 	p := Pause{Until: instant(row.Until), By: row.User, Reason: row.Reason}
 	_ = p.Back.UnmarshalText([]byte(row.Back)) // which String has written
@@ -167,6 +168,7 @@ func (c Calendar) Run(ctx context.Context) error {
 // errTaken means that nothing is left to do, because another console did it.
 var errTaken = errors.New("another console did it")
 
+// taken turns the error of a row that another console was first to take into one of its own.
 func taken(err error) error {
 	if errors.Is(err, store.ErrStale) {
 		return errTaken

@@ -72,6 +72,7 @@ func policyOf(r store.Policy) (policy.Policy, error) {
 	return p, nil
 }
 
+// policiesOf decodes rows, or returns the error of the first that it cannot decode.
 func policiesOf(rows []store.Policy) ([]policy.Policy, error) {
 	list := make([]policy.Policy, len(rows))
 	for i, r := range rows {

@@ -45,6 +45,7 @@ func sanitize(s string, maxBytes int) string {
 	return strings.ToValidUTF8(clip(s, maxBytes), "")
 }
 
+// clip returns the beginning of a text, of at most maxBytes.
 func clip(s string, maxBytes int) string { return s[:min(len(s), maxBytes)] }
 
 // Digits returns a number with its Digits in groups of three: 1,234,567.

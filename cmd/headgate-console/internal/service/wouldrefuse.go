@@ -281,6 +281,7 @@ func (w *WouldRefuse) Sentence() string {
 		return "What it would have refused in the last hour is not known: " + w.Unknown + "."
 	}
 
+	// The bounds are said as far as they tell something.
 	what := "It would have refused "
 	if w.degrades {
 		what = "It would have given a cheaper answer to "
@@ -298,6 +299,7 @@ func (w *WouldRefuse) Sentence() string {
 		what += "between " + least + " and " + most
 	}
 
+	// A policy that is younger than an hour has fewer minutes.
 	span := "hour"
 	if w.Minutes != whatifMinutes {
 		span = plural(int64(w.Minutes), "minute")
@@ -360,6 +362,7 @@ func refusesMore(q, p *policy.Policy) bool {
 
 // uncounted says why the counts of q do not tell what p would have refused, or "".
 func uncounted(q, p *policy.Policy) string {
+	// The first reason is enough, the plainest first.
 	switch {
 	case q.Mode == policy.Off:
 		return "it is off, so no request was counted"

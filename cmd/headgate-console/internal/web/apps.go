@@ -20,6 +20,7 @@ type applications struct {
 
 func appsPage(r *request) error { return r.showApps(http.StatusOK, applications{}) }
 
+// showApps shows the applications, with what was wrong with a form.
 func (r *request) showApps(status int, a applications) error {
 	list, err := r.Service.Apps(r.req.Context(), r.actor)
 	if err != nil {
@@ -65,6 +66,7 @@ func describeApp(r *request) error {
 
 func deleteAppPage(r *request) error { return r.confirmAppDeletion(r.query("name"), nil) }
 
+// confirmAppDeletion asks before an application goes, and says what goes with it.
 func (r *request) confirmAppDeletion(name string, m mistakes) error {
 	if !r.access.CanManage() {
 		return r.Service.Refuse(r.req.Context(), r.actor, "app.delete", "app:"+name, "it takes an administrator")

@@ -93,6 +93,7 @@ func (r *request) base(mine policy.Policy) (policy.Policy, bool) {
 	return *revision.After, true
 }
 
+// differences lists the fields in which an edit and what was saved meanwhile differ.
 func differences(base, mine, theirs policy.Policy, hasBase bool) []difference {
 	was, a, b := textsOf(base), textsOf(mine), textsOf(theirs)
 	var list []difference

@@ -27,6 +27,7 @@ const beforeCredit = "An instance of a version from before credit cannot read a 
 	"the key as while Redis is away, until the last grant of the key has ended. Grant nothing until all instances " +
 	"know credit."
 
+// askGrant asks for the units that a key gets, and until when.
 func askGrant(r *request, k *target) confirmation {
 	zone := r.field("zone")
 	if zone == "" {
@@ -78,6 +79,7 @@ func (r *request) doRevoke(k *target) (done string, err error) {
 	return "taken", err
 }
 
+// askDebit asks for the units that a key is charged.
 func askDebit(r *request, k *target) confirmation {
 	l := k.Found.LimitOf(k.Counted, r.Clock())
 	return confirmation{

@@ -10,6 +10,7 @@ func deletePage(r *request) error {
 	return r.confirmDeletion(p, p.Version, nil)
 }
 
+// confirmDeletion asks before a policy goes.
 func (r *request) confirmDeletion(p policy.Policy, version int64, m mistakes) error {
 	lastHour, err := r.lastHour(p)
 	if err != nil {

@@ -110,6 +110,7 @@ func (d draft) setLimit(l core.Limit) {
 	}
 }
 
+// setKey fills in the recipe of the key. One that the list does not have is typed as a text.
 func (d draft) setKey(recipe string) {
 	if !slices.ContainsFunc(recipes(), func(c choice) bool { return c.Value == recipe }) {
 		d.set("key_other", recipe)
@@ -118,6 +119,7 @@ func (d draft) setKey(recipe string) {
 	d.set("key", recipe)
 }
 
+// setOnLimit fills in the action over the limit, and for how long it waits.
 func (d draft) setOnLimit(s string) {
 	action, span, _ := strings.Cut(s, " ")
 	d.set("on_limit", cmp.Or(action, "reject"))

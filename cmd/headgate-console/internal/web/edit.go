@@ -97,6 +97,7 @@ func copyName(name string) string {
 	return name[:min(len(name), policy.MaxName-len(end))] + end
 }
 
+// create saves a new policy, or shows its form with what is wrong.
 func create(r *request) error {
 	d := draftOf(r.req.PostForm)
 	p, m := d.policy()
@@ -133,6 +134,7 @@ func editPage(r *request) error {
 	return r.show(http.StatusOK, "form", "Edit "+p.Name, f)
 }
 
+// update saves an edit, after the questions that it takes.
 func update(r *request) error {
 	d := draftOf(r.req.PostForm)
 	d.set("name", r.req.PathValue("name"))

@@ -161,7 +161,6 @@ var inputs = []control{
 	{"deny_keys", "Keys refused at once"}, {"deny_others", "All others refused at once"},
 	{"deny_status", "Refused at once with"}, {"on_store_error", "If Redis is away"}, {"mode", "Mode"},
 	{"enforce", "In force for"}, {"warn", "Reported from"}, {"priority", "Priority"}, {"comment", "Comment"},
-	{"at", "From"}, {"zone", "Time zone"},
 }
 
 // wordsOf returns the name of an input for people.

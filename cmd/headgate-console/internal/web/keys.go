@@ -199,6 +199,8 @@ func (r *request) chooseApp(v url.Values, name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+
+	// An address with an application wins over what was chosen before.
 	if app := v.Get("app"); app != "" {
 		if !sees(apps, app) {
 			return "", service.ErrNotFound
@@ -206,6 +208,7 @@ func (r *request) chooseApp(v url.Values, name string) (string, error) {
 		return app, nil
 	}
 
+	// A policy alone brings one of its applications, as links of messages have no other.
 	if name != "" {
 		p, err := r.Service.Policy(r.req.Context(), r.actor, name)
 		if err != nil && !errors.Is(err, service.ErrNotFound) {

@@ -121,6 +121,7 @@ func (r *request) addApps(f *frame, status int) {
 		return
 	}
 
+	// An address that names an application makes it the choice of the pages that follow.
 	switch {
 	case len(apps) == 1:
 		f.App = apps[0].Name

@@ -48,6 +48,7 @@ func (b *beside) complete(r *request, p policy.Policy) error {
 		return err
 	}
 
+	// The list is in pages, as a policy may have 100,000 of them.
 	b.All, b.Total = page.All, page.Total
 	b.CanEdit = page.MayEdit && p.Key != "global" // whose callers are counted together
 	for _, o := range page.Overrides {

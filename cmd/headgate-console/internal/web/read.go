@@ -32,6 +32,7 @@ func (d draft) place(field, text string) (string, string) {
 	top, _, _ = strings.Cut(top, "[") // which does not name a key that may be a secret
 	word, _, _ := strings.Cut(text, " ")
 
+	// The first word of a mistake tells which of the inputs of a field it is about.
 	switch {
 	case top == "match":
 		top = rest
@@ -73,6 +74,7 @@ func (d draft) policy() (policy.Policy, mistakes) {
 		Access: d.access(m),
 	}
 
+	// What stands in two inputs, or is no text, is read by itself.
 	p.Version, _ = strconv.ParseInt(d.Get("version"), 10, 64) // 0 is no version, and so stale
 	if p.Key == "other" {
 		p.Key = d.Get("key_other")

@@ -102,6 +102,8 @@ func tryRequest(r *request) error {
 	if k.Try.Mistakes = m; len(m) > 0 {
 		return r.showKeys(k)
 	}
+
+	// Nothing is charged: the counts are looked at, and each policy says what it would do.
 	k.Try.Mistakes = nil
 	if err := r.match(k, asked); err != nil {
 		return err
