@@ -301,8 +301,8 @@ func (s *Service) checkNewPassword(user, old, password string) error {
 	return nil
 }
 
-// changePassword checks the old password and stores the new one. It ends all sessions, and begins one
-// for the user.
+// changePassword checks the old password and stores the new one. It ends all sessions, and begins
+// one.
 func (s *Service) changePassword(
 	ctx context.Context, a Actor, old, password string, endTokens bool,
 ) (session Session, err error) {
