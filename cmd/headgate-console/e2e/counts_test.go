@@ -358,7 +358,7 @@ var (
 )
 
 // ofAll is the page of all applications, of which one has no requests.
-const ofAll = "/"
+const ofAll = "/?app="
 
 // page fails unless a page has the figures of the load in its tiles, in the table of its chart and
 // in the lines of the policies, and that of all applications in their lines.
@@ -442,7 +442,7 @@ func (l *load) others(when string) {
 		l.t.Errorf("%s: the list has %v, and these were refused: %v", when, listed, refused)
 	}
 
-	l.file(when, ofAll+"?range=24h", map[string]int64{"": l.sent})
+	l.file(when, ofAll+"&range=24h", map[string]int64{"": l.sent})
 
 	want := map[string]int64{"": l.sent}
 	for name := range policies {

@@ -191,7 +191,7 @@ func (j *journey) create() {
 	b := j.tab
 	b.press("Policies")
 	b.steps = 0
-	b.press("Create the first policy")
+	b.press("Create the first")
 
 	b.fill("Name", "visitors")
 	b.fill("Requests", "5")

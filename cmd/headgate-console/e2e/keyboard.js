@@ -39,10 +39,11 @@
     const grow = parseFloat(ring.outlineWidth) + parseFloat(ring.outlineOffset);
     for (let p = e.parentElement; p && p !== document.body; p = p.parentElement) {
       const style = getComputedStyle(p);
-      if (style.overflowX === "visible" && style.overflowY === "visible") continue;
+      if (style.overflowX === "visible" && style.overflowY === "visible" && !p.matches(":popover-open")) continue;
       const c = p.getBoundingClientRect();
       const cut = [["left", c.left - r.left + grow], ["top", c.top - r.top + grow], ["right", r.right + grow - c.right], ["bottom", r.bottom + grow - c.bottom]].filter(([, n]) => n > 0.5);
       if (cut.length) return "its focus ring is cut " + cut.map(([side, n]) => side + " by " + n.toFixed(1)).join(", ") + " by " + p.outerHTML.slice(0, 120);
+      if (p.matches(":popover-open")) break; // what is around it does not cut it
     }
     return "";
   }
