@@ -7,6 +7,7 @@
 package api
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -23,12 +24,16 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
 	"github.com/headgate/headgate/internal/strictjson"
 )
 
 const (
 	maxBody  = 64 << 10 // bytes of a body, unless its type says otherwise
 	maxDepth = 8        // more than that of any valid body
+
+	maxItems  = service.MaxOverrideChanges // of a list of objects
+	maxFaults = 100                        // that an error lists
 
 	mediaJSON = "application/json"
 	mediaYAML = "application/yaml"
@@ -68,6 +73,10 @@ func (c *call) read(into any) error {
 
 	most := int64(maxBody)
 	if m, ok := into.(interface{ maxBytes() int64 }); ok {
+		// A large body is not read of an actor who may not use the API at all.
+		if _, err := c.access(); err != nil {
+			return err
+		}
 		most = m.maxBytes()
 	}
 	b, _, err := c.body(most, mediaJSON)
@@ -161,20 +170,32 @@ func decodeStrictly(b []byte, into reflect.Value) error {
 	}
 
 	// Fields that are repeated are collected here: encoding/json would take the last one.
-	var repeated []fault
+	var list mistakes
 	if err := strictjson.Check("the body", b, maxDepth, func(path []strictjson.Step, again bool) error {
 		if again {
-			repeated = append(repeated, fault{Field: clip(fieldAt(path)), Message: "it is repeated"})
+			list.add(fieldAt(path), "it is repeated")
 		}
 		return nil
 	}); err != nil {
 		return malformed(err.Error())
 	}
 
-	if list := append(repeated, fill(b, into, "")...); len(list) > 0 {
+	if fill(b, into, "", &list); len(list) > 0 {
 		return invalid(list...)
 	}
 	return nil
+}
+
+// mistakes are the first mistakes in a body. A last one without a field stands for all others.
+type mistakes []fault
+
+func (m *mistakes) add(field, message string) {
+	switch n := len(*m); {
+	case n < maxFaults:
+		*m = append(*m, fault{Field: clip(field), Message: message})
+	case n == maxFaults:
+		*m = append(*m, fault{Message: "and more"})
+	}
 }
 
 // halves finds the escapes of JSON for halves of UTF-16 pairs: whole pairs, which have 12 bytes,
@@ -198,11 +219,12 @@ func fieldAt(path []strictjson.Step) (field string) {
 	return field
 }
 
-// fill decodes an object into a struct, and returns the mistakes in its fields.
-func fill(b []byte, into reflect.Value, prefix string) (list []fault) {
+// fill decodes an object into a struct, and adds the mistakes in its fields to the list.
+func fill(b []byte, into reflect.Value, prefix string, list *mistakes) {
 	var object map[string]json.RawMessage
 	if err := json.Unmarshal(b, &object); err != nil || object == nil {
-		return []fault{{Field: clip(prefix), Message: "it is not a JSON object"}}
+		list.add(prefix, "it is not a JSON object")
+		return
 	}
 
 	fields := fieldsOf(into)
@@ -211,32 +233,45 @@ func fill(b []byte, into reflect.Value, prefix string) (list []fault) {
 		name, f := join(prefix, key), fields[key]
 		switch {
 		case !f.IsValid():
-			list = append(list, fault{Field: clip(name), Message: "the field is not known"})
+			list.add(name, "the field is not known")
 		case f.Kind() == reflect.Struct && !f.Addr().Type().Implements(reflect.TypeFor[json.Unmarshaler]()):
-			list = append(list, fill(object[key], f.Value, name)...)
+			fill(object[key], f.Value, name, list)
 		case f.Kind() == reflect.Slice && f.Type().Elem().Kind() == reflect.Struct:
-			list = append(list, fillList(object[key], f.Value, name)...)
+			fillList(object[key], f.Value, name, list)
 		default:
 			if err := json.Unmarshal(object[key], f.Addr().Interface()); err != nil {
-				list = append(list, fault{Field: name, Message: "it is not " + kindOf(f.Type())})
+				list.add(name, "it is not "+kindOf(f.Type()))
 			}
 		}
 	}
-	return list
 }
 
-// fillList decodes a list of objects, and returns the mistakes in their fields.
-func fillList(b []byte, into reflect.Value, name string) (list []fault) {
+// fillList decodes a list of objects, and adds the mistakes in their fields to the list.
+func fillList(b []byte, into reflect.Value, name string, list *mistakes) {
+	d := json.NewDecoder(bytes.NewReader(b))
+	if open, err := d.Token(); err != nil || open != json.Delim('[') {
+		list.add(name, "it is not a list")
+		return
+	}
+
+	// The items are counted as they are read: a list of short ones would take much memory.
 	var items []json.RawMessage
-	if err := json.Unmarshal(b, &items); err != nil {
-		return []fault{{Field: name, Message: "it is not a list"}}
+	for d.More() {
+		var item json.RawMessage
+		if err := d.Decode(&item); err != nil {
+			list.add(name, "it is not a list")
+			return
+		}
+		if items = append(items, item); len(items) > maxItems {
+			list.add(name, fmt.Sprintf("it has more than %d items", maxItems))
+			return
+		}
 	}
 
 	into.Set(reflect.MakeSlice(into.Type(), len(items), len(items)))
 	for i, item := range items {
-		list = append(list, fill(item, into.Index(i), fmt.Sprintf("%s[%d]", name, i))...)
+		fill(item, into.Index(i), fmt.Sprintf("%s[%d]", name, i), list)
 	}
-	return list
 }
 
 // kindOf returns the kind of value that a field takes, in words.
