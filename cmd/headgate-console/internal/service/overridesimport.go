@@ -155,8 +155,9 @@ type work struct {
 	i      OverridesImport
 	plan   OverridesPlan
 	rows   map[string][]store.Override // that change, by policy; those of removals first
-	faults faults
-	hidden *DeniedError // the refusal of a policy that is hidden from the actor
+	faults faults                      // the first
+	wrong  int                         // how many there are
+	hidden *DeniedError                // the refusal of a policy that is hidden from the actor
 	digest io.Writer
 }
 
@@ -175,11 +176,10 @@ func (a *action) planOverrides(i OverridesImport) (*work, error) {
 
 	// A file of 100,000 mistakes is not answered with all of them.
 	w.plan.Digest = hex.EncodeToString(hash.Sum(nil))
-	switch n := len(w.faults); {
-	case n > maxOverrideFaults:
-		w.faults[maxOverrideFaults] = Fault{Message: fmt.Sprintf("and %d more", n-maxOverrideFaults)}
-		w.faults = w.faults[:maxOverrideFaults+1]
-	case n > 0 && w.hidden != nil:
+	if n := w.wrong - len(w.faults); n > 0 {
+		w.faults = append(w.faults, Fault{Message: fmt.Sprintf("and %d more", n)})
+	}
+	if w.hidden != nil {
 		return w, &takenError{InvalidError{Faults: w.faults}, w.hidden}
 	}
 	return w, w.faults.err()
@@ -194,7 +194,7 @@ func (w *work) policy(name string) error {
 		if errors.As(err, &denied) {
 			w.hidden = denied
 		}
-		w.faults = append(w.faults, Fault{Policy: name, Message: "it does not exist, or you may not see it"})
+		w.fault(Fault{Policy: name, Message: "it does not exist, or you may not see it"})
 		return nil
 	}
 	if err != nil {
@@ -233,7 +233,7 @@ func (w *work) compare(p *policy.Policy, was map[string]store.Override) {
 		if !known {
 			var err error
 			if o, err = policy.ParseOverride(string(wanted[key])); err != nil {
-				w.fault(p, key, i, err)
+				w.keyFault(p, key, i, err)
 				continue
 			}
 			read[wanted[key]] = o
@@ -243,7 +243,7 @@ func (w *work) compare(p *policy.Policy, was map[string]store.Override) {
 			continue
 		}
 		if err := p.CheckOverride(key, o); err != nil {
-			w.fault(p, key, i, err)
+			w.keyFault(p, key, i, err)
 			continue
 		}
 
@@ -272,9 +272,16 @@ func (w *work) compare(p *policy.Policy, was map[string]store.Override) {
 	w.plan.Policies = append(w.plan.Policies, counts)
 }
 
-// fault adds a mistake about a key. It does not repeat one that may be a secret.
-func (w *work) fault(p *policy.Policy, key string, i int, err error) {
-	w.faults = append(w.faults, Fault{Policy: p.Name, Field: policy.OverrideField(p.Key, key, i), Message: err.Error()})
+// fault adds a mistake, and only counts one that is not listed.
+func (w *work) fault(f Fault) {
+	if w.wrong++; w.wrong <= maxOverrideFaults {
+		w.faults = append(w.faults, f)
+	}
+}
+
+// keyFault adds a mistake about a key. It does not repeat one that may be a secret.
+func (w *work) keyFault(p *policy.Policy, key string, i int, err error) {
+	w.fault(Fault{Policy: p.Name, Field: policy.OverrideField(p.Key, key, i), Message: err.Error()})
 }
 
 // step adds a change to the plan.

@@ -162,6 +162,15 @@ func TestWrongImportsOfOverridesChangeNothing(t *testing.T) {
 			t.Errorf("many mistakes: %v", err)
 		}
 
+		// The audit log has the hidden policy, although it is the last of many mistakes.
+		_, err = w.ImportOverrides(ctx, owner, OverridesImport{Set: setOf(append(many, "theirs k=1/1m")...)})
+		if !errors.As(err, &bad) || len(bad.Faults) != 101 || bad.Faults[100].Message != "and 901 more" {
+			t.Errorf("many mistakes and a hidden policy: %v", err)
+		}
+		if rows := w.entries(AuditQuery{Action: "override.import", Outcome: Refused}); len(rows) != 2 {
+			t.Errorf("%d refusals of a hidden policy, want 2", len(rows))
+		}
+
 		viewer := w.person("v", map[string]Role{"a": Viewer})
 		_, err = w.ImportOverrides(ctx, viewer, OverridesImport{Set: setOf("p k=1/1m")})
 		wantErr(t, "a viewer", err, ErrDenied)
