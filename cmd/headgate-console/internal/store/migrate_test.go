@@ -69,6 +69,7 @@ func TestMigrationOfScheduledChanges(t *testing.T) {
 		shadow  = `{"name":"p","limit":"5/1m","mode":"shadow"}`
 		off     = `{"name":"p","limit":"5/1m","mode":"off"}`
 		tighter = `{"name":"p","limit":"4/1m","mode":"off"}`
+		looser  = `{"name":"p","limit":"6/1m"}`
 	)
 	everyEngine(t, func(t *testing.T, url string) {
 		e, err := engineOf(url)
@@ -103,6 +104,7 @@ func TestMigrationOfScheduledChanges(t *testing.T) {
 			{"f", "gone", shadow, enforce, "waiting", 1},         // was deleted
 			{"g", "again", off, enforce, "waiting", 1},           // was deleted, and restored
 			{"h", "later", enforce, off, "waiting", 1},           // does not go back
+			{"i", "kept", shadow, looser, "waiting", 2_000_000},  // more than the mode, with the first
 		} {
 			run("INSERT INTO scheduled VALUES (?, ?, 2, ?, ?, ?, 'x', 'session', 0, '', ?, 0, '')",
 				c.id, c.policy, c.before, c.after, c.due, c.state)
@@ -121,7 +123,7 @@ func TestMigrationOfScheduledChanges(t *testing.T) {
 				}
 				return err
 			})
-			for _, id := range []string{"b", "c", "e", "f", "g", "h"} {
+			for _, id := range []string{"b", "c", "e", "f", "g", "h", "i"} {
 				const q = "SELECT COUNT(*) FROM audit WHERE request_id = ? AND action = 'policy.unschedule' AND actor = 'x'"
 				if n := count(t, now, q, id); n != 1 {
 					t.Errorf("%d rows in the audit log about %s", n, id)
@@ -132,8 +134,8 @@ func TestMigrationOfScheduledChanges(t *testing.T) {
 			if n := count(t, now, q, note, enforce); n != 1 {
 				t.Errorf("the audit log does not say when the change was due")
 			}
-			if n := count(t, now, "SELECT COUNT(*) FROM audit WHERE action = 'policy.unschedule'"); n != 6 {
-				t.Errorf("%d rows in the audit log, want 6", n)
+			if n := count(t, now, "SELECT COUNT(*) FROM audit WHERE action = 'policy.unschedule'"); n != 7 {
+				t.Errorf("%d rows in the audit log, want 7", n)
 			}
 
 			exec(t, now, "DELETE FROM migrations WHERE version > 4")

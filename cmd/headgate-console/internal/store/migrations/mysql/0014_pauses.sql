@@ -41,7 +41,8 @@ CONCAT('policy:', s.policy), 'done', s.body_before, s.body_after, s.id, '', CONC
 DATE_FORMAT(DATE_ADD('1970-01-01', INTERVAL s.due_at DIV 1000000 SECOND), '%Y-%m-%d %H:%i'), ' UTC')
 FROM scheduled s WHERE s.state = 'waiting'
 AND NOT EXISTS (SELECT 1 FROM pauses p WHERE p.policy = s.policy AND p.until_at = s.due_at
-AND p.mode_after = COALESCE(JSON_UNQUOTE(JSON_EXTRACT(s.body_after, '$.mode')), 'enforce'))
+AND p.mode_after = COALESCE(JSON_UNQUOTE(JSON_EXTRACT(s.body_after, '$.mode')), 'enforce')
+AND JSON_REMOVE(s.body_before, '$.mode') = JSON_REMOVE(s.body_after, '$.mode'))
 AND s.id NOT IN (SELECT a.request_id FROM audit a WHERE a.action = 'policy.unschedule');
 
 DROP TABLE scheduled;

@@ -27,7 +27,8 @@ SELECT CAST(strftime('%s', 'now') AS INTEGER) * 1000000, s.user_name, 'console',
 || strftime('%Y-%m-%d %H:%M', s.due_at / 1000000, 'unixepoch') || ' UTC'
 FROM scheduled s WHERE s.state = 'waiting'
 AND NOT EXISTS (SELECT 1 FROM pauses p WHERE p.policy = s.policy AND p.until_at = s.due_at
-AND p.mode_after = COALESCE(JSON_EXTRACT(s.body_after, '$.mode'), 'enforce'));
+AND p.mode_after = COALESCE(JSON_EXTRACT(s.body_after, '$.mode'), 'enforce')
+AND JSON_REMOVE(s.body_before, '$.mode') = JSON_REMOVE(s.body_after, '$.mode'));
 
 DROP TABLE scheduled;
 
