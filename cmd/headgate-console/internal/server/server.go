@@ -10,6 +10,8 @@ import (
 	"net"
 	"net/http"
 	"time"
+
+	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
 )
 
 // Bounds of a request and its answer.
@@ -19,7 +21,7 @@ const (
 	writeTime    = 3 * time.Minute // an import may take two
 	idleTime     = 2 * time.Minute
 	headerBytes  = 32 << 10
-	bodyBytes    = 5 << 20 // an import may have four
+	bodyBytes    = service.MaxOverridesFile // the most of all routes, whose own are smaller
 	shutdownTime = 15 * time.Second
 )
 

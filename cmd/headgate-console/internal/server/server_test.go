@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
 	"github.com/headgate/headgate/internal/test"
 )
 
@@ -97,6 +98,33 @@ func TestBodyTooLongIsNotRead(t *testing.T) {
 	var tooLong *http.MaxBytesError
 	if err := <-result; !errors.As(err, &tooLong) {
 		t.Errorf("reading it: %v", err)
+	}
+
+	client.CloseIdleConnections()
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// The largest body of a route arrives whole: a file of overrides.
+func TestLargestBodyIsRead(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	var most *http.MaxBytesError
+	url, ended := serve(t, ctx, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		n, err := io.Copy(io.Discard, http.MaxBytesReader(w, r.Body, service.MaxOverridesFile))
+		fmt.Fprint(w, n, errors.As(err, &most))
+	}))
+
+	client := &http.Client{Transport: &http.Transport{}}
+	r, err := client.Post(url, "text/plain", strings.NewReader(strings.Repeat("x", service.MaxOverridesFile)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, _ := io.ReadAll(r.Body)
+	r.Body.Close()
+	if want := fmt.Sprint(service.MaxOverridesFile, false); string(text) != want {
+		t.Errorf("%s, want %s", text, want)
 	}
 
 	client.CloseIdleConnections()
