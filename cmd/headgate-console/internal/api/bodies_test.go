@@ -172,7 +172,7 @@ func TestBodyErrorsNameEveryField(t *testing.T) {
 	w := newWorld(t)
 	body := `{"apps":"a","limit":5,"key":null,"match":{"methods":"GET","more":1},"priority":1.5,"version":1e99,"what":1}`
 	got := strings.Join(w.ask("owner", "PUT", "/api/policies/p", body).want(422).fields(), " ")
-	if want := "apps limit match.methods match.more priority version what"; got != want {
+	if want := "apps key limit match.methods match.more priority version what"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 }

@@ -38,3 +38,44 @@ func TestLargeBodyOfABackupTokenIsNotRead(t *testing.T) {
 	w := newWorld(t)
 	w.ask("backup token", "POST", "/api/policies/p/overrides", `{"changes":[0]}`).want(403)
 }
+
+// A null deletes nothing.
+func TestNullIsAMistake(t *testing.T) {
+	w := newWorld(t)
+	byUser(w)
+	w.ask("owner", "PUT", "/api/policies/p/overrides/k", object{"limit": "5/1m"}).want(200)
+	for _, c := range []struct{ path, body, field string }{
+		{"/api/overrides?missing=remove", `{"overrides":{"p":null}}`, "overrides.p"},
+		{"/api/overrides?missing=remove", `{"overrides":null}`, "overrides"},
+		{"/api/overrides?missing=remove", `{"overrides":{"p":{"k":null}}}`, "overrides"},
+		{"/api/policies/p/overrides", `{"changes":[{"key":"k","limit":null}]}`, "changes[0].limit"},
+		{"/api/policies/p/overrides", `{"changes":[null]}`, "changes[0]"},
+		{"/api/policies/p/overrides", `{"changes":null}`, "changes"},
+		{"/api/validate", `{"name":"p","apps":["a"],"limit":"5/1m","key":"ip","mode":null}`, "mode"},
+	} {
+		w.ask("owner", "POST", c.path, c.body).want(422).wantField(c.field)
+	}
+	w.ask("owner", "DELETE", "/api/policies/p/overrides/k", nil).want(204)
+}
+
+// A variable of a script that is not set does not widen an import.
+func TestEmptyBoundOfAnImportIsAMistake(t *testing.T) {
+	w := newWorld(t)
+	for _, path := range []string{"/api/import", "/api/import/plan", "/api/overrides", "/api/overrides/plan"} {
+		for _, name := range []string{"apps", "base"} {
+			w.ask("owner", "POST", path+"?missing=remove&"+name+"=", object{}).want(422).wantField(name)
+		}
+	}
+}
+
+func TestClaimsKeepTheirDigits(t *testing.T) {
+	w := newWorld(t)
+	w.ask("owner", "PUT", "/api/policies/p",
+		login(object{"match": object{"claims": object{"id": []string{"9007199254740993"}}}, "version": 1})).want(200)
+	for id, n := range map[string]int{"9007199254740993": 1, "9007199254740992": 0} {
+		a := w.ask("owner", "POST", "/api/test", `{"path":"/login","method":"POST","app":"a","claims":{"id":`+id+`}}`)
+		if list, _ := a.want(200).get("policies").([]any); len(list) != n {
+			t.Errorf("%s: %d policies, want %d", id, len(list), n)
+		}
+	}
+}

@@ -108,10 +108,10 @@ func (c *call) exportOverrides(in *appQuery) error {
 
 type overridesQuery struct {
 	Missing string   `json:"missing,omitempty" doc:"remove removes the overrides that the file lacks."`
-	Apps    []string `json:"apps,omitempty" doc:"Within these applications alone. A list with commas."`
+	Apps    []string `json:"apps,omitempty" empty:"no" doc:"Within these applications alone. A list with commas."`
 	Comment string   `json:"comment,omitempty" doc:"For the audit log."`
 	Compare string   `json:"compare,omitempty" enum:"no,yes" doc:"Of a plan: see what differs, also to read alone."`
-	Base    string   `json:"base,omitempty" doc:"The base of the plan that was confirmed."`
+	Base    string   `json:"base,omitempty" empty:"no" doc:"The base of the plan that was confirmed."`
 }
 
 // overridesPlan is what an import of overrides changes.
@@ -178,6 +178,11 @@ func (c *call) transferOverrides(
 	}
 	if i.Set = body.Overrides; i.Set == nil {
 		return v, mistake("overrides", "it is missing")
+	}
+	for _, name := range sortedKeys(i.Set) {
+		if i.Set[name] == nil {
+			return v, mistake(clip("overrides."+name), "it is null")
+		}
 	}
 
 	p, err := do(c.ctx(), c.actor.Saying(in.Comment), i)

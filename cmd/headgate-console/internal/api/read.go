@@ -103,12 +103,19 @@ func fieldsOf(v reflect.Value) map[string]field {
 	return fields
 }
 
+// nullable reports whether null is a value of the field: it is a pointer, or the field is ignored.
+func (f field) nullable() bool {
+	return f.Kind() == reflect.Pointer || f.Type() == reflect.TypeFor[ignored]()
+}
+
 // set sets the field to a parameter of a query, and returns the mistake in it.
 func (f field) set(texts []string) (mistake string) {
 	enum := f.tag.Get("enum")
 	switch text := texts[0]; {
 	case len(texts) > 1:
 		return "it is repeated"
+	case text == "" && f.tag.Get("empty") == "no":
+		return "it is empty"
 	case text == "":
 		return ""
 	case !utf8.ValidString(text):
@@ -238,6 +245,8 @@ func fill(b []byte, into reflect.Value, prefix string, list *mistakes) {
 			fill(object[key], f.Value, name, list)
 		case f.Kind() == reflect.Slice && f.Type().Elem().Kind() == reflect.Struct:
 			fillList(object[key], f.Value, name, list)
+		case string(object[key]) == "null" && !f.nullable():
+			list.add(name, "it is null")
 		default:
 			if err := json.Unmarshal(object[key], f.Addr().Interface()); err != nil {
 				list.add(name, "it is not "+kindOf(f.Type()))

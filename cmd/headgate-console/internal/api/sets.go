@@ -1,8 +1,10 @@
 package api
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"net/http"
 	"slices"
 	"strings"
@@ -72,8 +74,17 @@ type sample struct {
 	URL    string `json:"path" doc:"With its query." example:"/login"`
 	Router string `json:"route,omitempty" doc:"The pattern that the router matched."`
 
-	Token   map[string]any `json:"claims,omitempty"`
+	Token   claims `json:"claims,omitempty"`
 	address string
+}
+
+// claims are those of a token. Numbers keep their digits, as in a gateway.
+type claims map[string]any
+
+func (c *claims) UnmarshalJSON(b []byte) error {
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.UseNumber()
+	return d.Decode((*map[string]any)(c))
 }
 
 func (s *sample) Context() context.Context { return context.Background() }
@@ -163,10 +174,10 @@ func (c *call) export(in *exportQuery) error {
 
 type importQuery struct {
 	Missing string   `json:"missing,omitempty" doc:"remove deletes the policies that the file lacks."`
-	Apps    []string `json:"apps,omitempty" doc:"Delete within these applications alone. A list with commas."`
+	Apps    []string `json:"apps,omitempty" empty:"no" doc:"Delete within these applications alone. A list with commas."`
 	Comment string   `json:"comment,omitempty" doc:"For the history."`
 	Compare string   `json:"compare,omitempty" enum:"no,yes" doc:"Of a plan: see what differs, also to read alone."`
-	Base    *int64   `json:"base,omitempty" doc:"The base of the plan that was confirmed."`
+	Base    *int64   `json:"base,omitempty" empty:"no" doc:"The base of the plan that was confirmed."`
 }
 
 type plan struct {

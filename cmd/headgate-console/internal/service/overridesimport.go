@@ -55,6 +55,11 @@ func DecodeOverrides(data []byte) (OverrideSet, error) {
 	if file.Overrides == nil {
 		return nil, errors.New("it has no overrides")
 	}
+	for _, name := range slices.Sorted(maps.Keys(file.Overrides)) {
+		if file.Overrides[name] == nil {
+			return nil, fmt.Errorf("overrides.%s: it is null", name)
+		}
+	}
 	return file.Overrides, nil
 }
 
