@@ -38,14 +38,15 @@ type hit struct {
 	Verdict  keyfuncs.Verdict
 	Gauge    *gauge // nil if the key could not be looked up
 	Banned   bool
+	InForce  bool // for this key: a policy in shadow, or whose share leaves the key out, is not
 	Refuses  bool
 }
 
 // Words says what happens to the request.
 func (h *hit) Words() string {
-	// Shadow lets pass what it counts.
+	// Shadow lets pass what it counts, and so does a policy that is not in force for the key yet.
 	over := onLimitWords(h.OnLimit)
-	if h.Mode == policy.Shadow {
+	if !h.InForce {
 		over = "counted, and passes (shadow)"
 	}
 
@@ -54,7 +55,7 @@ func (h *hit) Words() string {
 		return "nothing: it is off"
 	case h.Verdict == keyfuncs.Allowed:
 		return "passes: it is among the exceptions"
-	case h.Verdict == keyfuncs.Denied && h.Mode == policy.Enforce:
+	case h.Verdict == keyfuncs.Denied && h.InForce:
 		return "is denied by the exceptions"
 	case g == nil:
 		return "over the limit: " + over
@@ -161,6 +162,7 @@ func (r *request) tryUnder(k *keys, h *hit, rule *limiter.Rule, asked *sample) {
 	if rule.Access != nil {
 		h.Verdict, _ = rule.Access.Of(asked, key)
 	}
+	h.InForce = h.Mode == policy.Enforce && (h.Enforce == 0 || h.Enforce.Has(h.Name, key))
 	row := r.rowToTry(k, h.Policy, key)
 	h.Gauge, h.Banned = row.Gauge, row.Banned
 
@@ -172,7 +174,7 @@ func (r *request) tryUnder(k *keys, h *hit, rule *limiter.Rule, asked *sample) {
 		most, err := time.ParseDuration(span)
 		waits = err == nil && h.Gauge.After <= most && !h.Gauge.Never
 	}
-	h.Refuses = h.Mode == policy.Enforce && (h.Verdict == keyfuncs.Denied || over && !waits && h.OnLimit != "degrade")
+	h.Refuses = h.InForce && (h.Verdict == keyfuncs.Denied || over && !waits && h.OnLimit != "degrade")
 }
 
 // ordered returns all policies of the application in the order of its rules, those that are off

@@ -88,3 +88,30 @@ func TestTesterMindsTheExceptions(t *testing.T) {
 		}
 	}
 }
+
+// A policy with a share in force refuses only the keys of that share.
+func TestTesterMindsTheShareInForce(t *testing.T) {
+	w := newWorld(t)
+	p := policy.Policy{Name: "p", Apps: []string{"a"}, Limit: limit("5/1m"), Key: "user", Enforce: core.Whole / 2}
+	p.Access.Deny.Keys = []string{"eve"}
+	_, err := w.CreatePolicy(t.Context(), w.admin, p)
+	w.must(err)
+
+	b, met := w.as("admin"), map[bool]bool{}
+	for _, user := range strings.Fields("a b c d e f g h i j k l m n o p q r s t u v w x y z") {
+		w.fleet.used["p "+user] = 5
+		want, in := "It would pass.", p.Enforce.Has("p", user)
+		if in {
+			want = "It would be refused, by p."
+		}
+		met[in] = true
+		got := b.submit("/keys?view=one", "/keys/try", url.Values{"user": {user}}).want(http.StatusOK)
+		said := words(got.byID("result"))
+		if !strings.HasPrefix(said, want) || strings.Contains(said, "passes (shadow)") == in {
+			t.Errorf("%s: %q, want %q", user, said, want)
+		}
+	}
+	if len(met) != 2 {
+		t.Errorf("all keys are alike: %v", met)
+	}
+}
