@@ -43,7 +43,7 @@ func TestKeyIsBannedAfterAQuestion(t *testing.T) {
 
 	// A person may choose a longer span than the policy's first, up to its longest.
 	form.Set("for", "2h")
-	b.post("/keys/ban", form).goes("/keys?app=a&key=eve&policy=p&view=one&done=banned")
+	b.post("/keys/ban", form).goes("/keys?key=eve&policy=p&view=one&done=banned")
 
 	if len(w.fleet.banned) != 1 || w.fleet.banned[0] != (core.Banned{Rule: "p", Key: "eve",
 		Until: midday.Add(2 * time.Hour).UnixMicro()}) {
@@ -86,7 +86,7 @@ func TestKeyIsAllowedAfterAQuestion(t *testing.T) {
 		t.Errorf("%s", again.text)
 	}
 
-	b.post("/keys/allow", again.form("/keys/allow")).goes("/keys?app=a&key=carol&policy=p&view=one&done=allowed&of=p")
+	b.post("/keys/allow", again.form("/keys/allow")).goes("/keys?key=carol&policy=p&view=one&done=allowed&of=p")
 
 	// The comment came along through both questions: version 3 is that of the list, after the edit.
 	p, err = w.Policy(t.Context(), w.admin, "p")
@@ -162,7 +162,7 @@ func TestKeyGetsALimitOfItsOwnAfterAQuestion(t *testing.T) {
 
 	form = again.form("/keys/limit")
 	form.Set("comment", "a partner")
-	b.post("/keys/limit", form).goesTo("/keys?app=a&key=")
+	b.post("/keys/limit", form).goesTo("/keys?key=")
 
 	// The key has the limit as it is in bytes, whatever the form did to its line ends.
 	if p, err = w.Policy(t.Context(), w.admin, "p"); err != nil || p.LimitOf(hostile, time.Now()) != limit("9/1m") ||
@@ -202,7 +202,7 @@ func TestKeyGetsAnotherOverrideAfterAQuestion(t *testing.T) {
 		!strings.Contains(question.text, "This changes its override beside the policy, which has no new version.") {
 		t.Errorf("the question says %q: %s", row, question.text)
 	}
-	b.post("/keys/limit", question.form("/keys/limit")).goes("/keys?app=a&key=bob&policy=p&view=one&done=override")
+	b.post("/keys/limit", question.form("/keys/limit")).goes("/keys?key=bob&policy=p&view=one&done=override")
 	k, err := w.KeyPolicy(t.Context(), w.admin, "p", "bob")
 	if w.must(err); k.Beside.String() != "9/1m" || k.Policy.Version != 1 {
 		t.Errorf("%+v", k)
@@ -211,7 +211,7 @@ func TestKeyGetsAnotherOverrideAfterAQuestion(t *testing.T) {
 	form = b.post("/keys/limit", look().form("/keys/limit")).want(http.StatusOK).form("/keys/limit")
 	form.Set("limit", "")
 	question = b.post("/keys/limit", form).want(http.StatusOK)
-	b.post("/keys/limit", question.form("/keys/limit")).goes("/keys?app=a&key=bob&policy=p&view=one&done=nooverride")
+	b.post("/keys/limit", question.form("/keys/limit")).goes("/keys?key=bob&policy=p&view=one&done=nooverride")
 	if k, err = w.KeyPolicy(t.Context(), w.admin, "p", "bob"); err != nil || k.Beside != nil {
 		t.Errorf("%+v, %v", k, err)
 	}
@@ -250,7 +250,7 @@ func TestKeyLosesTheLimitOfItsOwn(t *testing.T) {
 		t.Errorf("the question says %q", row)
 	}
 
-	b.post("/keys/limit", question.form("/keys/limit")).goes("/keys?app=a&key=bob&policy=p&view=one&done=nolimit&of=p")
+	b.post("/keys/limit", question.form("/keys/limit")).goes("/keys?key=bob&policy=p&view=one&done=nolimit&of=p")
 	if p, err := w.Policy(t.Context(), w.admin, "p"); err != nil || p.Overrides != nil || p.Version != 5 {
 		t.Errorf("%+v %v", p, err)
 	}

@@ -128,6 +128,9 @@ func (r *request) looked(ctx context.Context, k *keys, p policy.Policy, key stri
 	return row, nil
 }
 
+// errNoPolicy is what is said of a policy that the actor sees none of.
+const errNoPolicy = "the policy does not exist, or you may not see it"
+
 // targetOf finds a policy, and the key as it counts it. The error is a mistake if the actor sees no
 // such policy.
 func (r *request) targetOf(name, text string) (*target, error) {
@@ -136,7 +139,7 @@ func (r *request) targetOf(name, text string) (*target, error) {
 	}
 	p, err := r.Service.Policy(r.req.Context(), r.actor, name)
 	if errors.Is(err, service.ErrNotFound) {
-		return nil, mistake("policy", "the policy does not exist, or you may not see it")
+		return nil, mistake("policy", errNoPolicy)
 	}
 	if err != nil {
 		return nil, err

@@ -31,6 +31,8 @@ const (
 // keys is the page of keys. The address has all that it shows, so each view can be a bookmark.
 type keys struct {
 	App, Policy, Key string // what is chosen; Key is in its readable form
+	Chosen           string // the application that links name: of the address or chosen before, or ""
+	Own              bool   // the policy brought its own application
 	View             string
 	Mistakes         mistakes
 
@@ -84,7 +86,7 @@ const (
 	maxNames = 100 // of policies to choose from
 )
 
-func (k *keys) refresh() int { return reload(k.Every) }
+func (k *keys) refresh() int { return reload(k.Every && k.View != viewOne) }
 
 // Query returns the parameters of this page.
 func (k *keys) Query() string { return k.query(k.View, k.Key) }
@@ -104,7 +106,7 @@ func (k *keys) Views() []view {
 
 func (k *keys) query(view, key string) string {
 	v := url.Values{"view": {view}}
-	for name, value := range map[string]string{"app": k.App, "policy": k.Policy, "key": key} {
+	for name, value := range map[string]string{"app": k.Chosen, "policy": k.Policy, "key": key} {
 		if value != "" {
 			v.Set(name, value)
 		}
@@ -173,8 +175,7 @@ func (r *request) keys(v url.Values) (*keys, error) {
 		k.View = viewRefused
 	}
 
-	var err error
-	if k.App, err = r.chooseApp(v, k.Policy); err != nil || k.App == "" {
+	if err := r.chooseApp(k, v.Get("app")); err != nil || k.App == "" {
 		return k, err
 	}
 
@@ -192,45 +193,48 @@ func (r *request) keys(v url.Values) (*keys, error) {
 	return k, nil
 }
 
-// chooseApp returns the application that the page is about: that of the address or of the policy,
-// or the one that was chosen last, or the first.
-func (r *request) chooseApp(v url.Values, name string) (string, error) {
+// chooseApp sets the application that the page is about: that of the address, or the one that was
+// chosen last, or the first. A policy that is not of it brings its own, as links of messages have
+// no other. Only what was in the address or chosen goes into links, which choose it again.
+func (r *request) chooseApp(k *keys, named string) error {
 	apps, err := r.apps()
 	if err != nil {
-		return "", err
+		return err
 	}
-
-	// An address with an application wins over what was chosen before.
-	if app := v.Get("app"); app != "" {
-		if !sees(apps, app) {
-			return "", service.ErrNotFound
-		}
-		return app, nil
+	if named != "" && !sees(apps, named) {
+		return service.ErrNotFound
 	}
-
-	// A policy alone brings one of its applications, as links of messages have no other.
-	if name != "" {
-		p, err := r.Service.Policy(r.req.Context(), r.actor, name)
-		if err != nil && !errors.Is(err, service.ErrNotFound) {
-			return "", err
-		}
-		at := slices.IndexFunc(p.Apps, func(app string) bool { return sees(apps, app) })
-		if err == nil && at >= 0 {
-			return p.Apps[at], nil
+	if k.Chosen = named; named == "" {
+		if k.Chosen, err = r.chosenApp(); err != nil {
+			return err
 		}
 	}
-
-	app, err := r.chosenApp()
-	if app == "" && len(apps) > 0 {
-		app = apps[0].Name
+	if k.App = k.Chosen; k.App == "" && len(apps) > 0 {
+		k.App = apps[0].Name
 	}
-	return app, err
+	if k.Policy == "" {
+		return nil
+	}
+
+	p, err := r.Service.Policy(r.req.Context(), r.actor, k.Policy)
+	if errors.Is(err, service.ErrNotFound) {
+		k.Mistakes = mistakes{"policy": {errNoPolicy}}
+		return nil
+	}
+	at := slices.IndexFunc(p.Apps, func(app string) bool { return sees(apps, app) })
+	if err != nil || at < 0 {
+		return err
+	}
+	if k.Own = !slices.Contains(p.Apps, k.App); k.Own {
+		k.App, k.Chosen = p.Apps[at], ""
+	}
+	return nil
 }
 
 // fillKeys adds the rows of the view. If Redis does not answer, the page says so, and a look-up
 // fails.
 func (r *request) fillKeys(k *keys) error {
-	if k.App == "" || !k.Redis || k.View == viewOne && strings.TrimSpace(k.Key) == "" {
+	if k.App == "" || !k.Redis || k.Mistakes != nil || k.View == viewOne && strings.TrimSpace(k.Key) == "" {
 		return nil
 	}
 

@@ -146,7 +146,7 @@ func TestKeysShowsWhatIsRefused(t *testing.T) {
 	if at("eve") > at("bob") || at("bob") > at("192.0.2.1") {
 		t.Errorf("the order is wrong: %s", got.text)
 	}
-	for _, want := range []string{"in 2 instances", "2 keys are banned now", "The lists of 3 more instances"} {
+	for _, want := range []string{"in 2 instances", "2 keys of a are banned now", "The lists of 3 more instances"} {
 		if !strings.Contains(words(got.doc), want) {
 			t.Errorf("the page lacks %q: %s", want, words(got.doc))
 		}
@@ -199,7 +199,7 @@ func TestKeysSaysThatShadowRefusesNothing(t *testing.T) {
 func TestKeysShowsAndLiftsBans(t *testing.T) {
 	w := bansWorld(t)
 	b := w.as("admin")
-	if got := b.get("/keys?view=banned").want(http.StatusOK); !strings.Contains(got.text, "No key is banned.") {
+	if got := b.get("/keys?view=banned").want(http.StatusOK); !strings.Contains(got.text, "No key of a is banned.") {
 		t.Errorf("without a ban: %s", got.text)
 	}
 
@@ -221,7 +221,7 @@ func TestKeysShowsAndLiftsBans(t *testing.T) {
 	if len(w.fleet.banned) != 3 {
 		t.Error("the question has lifted the ban")
 	}
-	b.post("/keys/lift", question.form("/keys/lift")).goes("/keys?app=a&policy=p&view=banned&done=lifted")
+	b.post("/keys/lift", question.form("/keys/lift")).goes("/keys?policy=p&view=banned&done=lifted")
 	if left := w.fleet.banned; len(left) != 2 || left[0].Key != "bob" || left[1].Rule != "q" {
 		t.Errorf("the bans are %v", left)
 	}
@@ -232,7 +232,7 @@ func TestKeysShowsAndLiftsBans(t *testing.T) {
 	}
 
 	got = b.get("/keys?view=banned&policy=plain").want(http.StatusOK)
-	if !strings.Contains(got.text, "No key is banned under plain.") {
+	if !strings.Contains(got.text, "No key of a is banned under plain.") {
 		t.Errorf("of a policy without bans: %s", got.text)
 	}
 	if got := b.get("/keys?view=banned&app=b").want(http.StatusOK); got.rows()["alice"] == "" {
@@ -392,7 +392,7 @@ func TestKeysOfHostileTexts(t *testing.T) {
 		}
 		question := b.post("/keys/lift", got.form("/keys/lift")).want(http.StatusOK)
 		question.harmless(key)
-		b.post("/keys/lift", question.form("/keys/lift")).goes("/keys?app=a&view=banned&done=lifted")
+		b.post("/keys/lift", question.form("/keys/lift")).goes("/keys?view=banned&done=lifted")
 		if len(w.fleet.banned) != 0 {
 			t.Errorf("%q is still banned", key)
 		}
@@ -461,7 +461,7 @@ func TestKeyResetNeedsConfirmation(t *testing.T) {
 	if w.fleet.used["p 192.0.2.7"] != 4 {
 		t.Error("the question has reset the key")
 	}
-	b.post("/keys/reset", question.form("/keys/reset")).goesTo("/keys?app=a&key=")
+	b.post("/keys/reset", question.form("/keys/reset")).goesTo("/keys?key=")
 	if w.fleet.used["p 192.0.2.7"] != 0 {
 		t.Error("the key was not reset")
 	}
@@ -623,4 +623,63 @@ func banned(t *testing.T, p policy.Policy) Fleet {
 			Done(200)
 	}
 	return fleet
+}
+
+// The page names the application that it shows, and no link of it chooses one that was not chosen.
+func TestKeysNamesItsApplication(t *testing.T) {
+	w := bansWorld(t)
+	b := w.as("admin")
+	for path, want := range map[string]string{"/keys": "No key of a is banned now.",
+		"/keys?view=banned": "No key of a is banned.", "/keys?view=one": "Try a request to a"} {
+		got := b.get(path).want(http.StatusOK)
+		if !strings.Contains(got.text, want) {
+			t.Errorf("%s does not say %q", path, want)
+		}
+		if path != "/keys?view=one" && !strings.Contains(got.text, "<h1>Keys of a</h1>") {
+			t.Errorf("the heading of %s does not name a", path)
+		}
+		got.each(func(n *html.Node) {
+			link := attr(n, "href") + attr(n, "data-refresh")
+			page := strings.HasPrefix(link, "/keys?view=") || strings.HasPrefix(link, "/keys/live?")
+			if page && strings.Contains(link, "app=") || attr(n, "name") == "app" && attr(n, "value") != "" {
+				t.Errorf("%s chooses an application: %s %q", path, n.Data, link)
+			}
+		})
+	}
+}
+
+// A policy of another application brings its own, and the head says so. One that is not there is a
+// mistake in each view.
+func TestKeysMindsThePolicyOfTheAddress(t *testing.T) {
+	w := bansWorld(t)
+	w.ban("q", "alice")
+	b := w.as("admin")
+	b.keep("a")
+	for _, path := range []string{"/keys?view=banned&policy=q", "/keys?view=banned&policy=q&app=a"} {
+		got := b.get(path).want(http.StatusOK)
+		if got.rows()["alice"] == "" || !strings.Contains(got.text, "<h1>Keys of b</h1>") {
+			t.Errorf("%s: %s", path, got.text)
+		}
+		if name := b.chosen(path); name != "b" {
+			t.Errorf("the head of %s says %q", path, name)
+		}
+	}
+	if name := b.chosen("/policies"); name != "a" {
+		t.Errorf("a policy has chosen %q", name)
+	}
+	for _, view := range []string{"refused", "banned", "one"} {
+		got := b.get("/keys?policy=none&view=" + view).want(http.StatusUnprocessableEntity)
+		if got.mistake("policy") != errNoPolicy || strings.Contains(got.text, "under none") {
+			t.Errorf("%s: %q", view, got.mistake("policy"))
+		}
+	}
+}
+
+// A look-up is in the audit log, so no page of one key repeats it.
+func TestOneKeyDoesNotReload(t *testing.T) {
+	w := bansWorld(t)
+	if got := w.as("admin").get("/keys?key=eve&policy=p&refresh=5").want(http.StatusOK); strings.Contains(
+		got.text, `http-equiv="refresh"`) {
+		t.Error("the page of a key reloads itself")
+	}
 }

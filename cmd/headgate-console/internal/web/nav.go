@@ -116,6 +116,10 @@ func (r *request) addApps(f *frame, status int) {
 	if err == nil {
 		f.App, err = r.chosenApp()
 	}
+	// A page that a policy brought to its application shows that one.
+	if k, ok := f.Body.(*keys); ok && k.Own {
+		f.App = k.App
+	}
 	if err != nil {
 		r.Logger.WarnContext(r.req.Context(), "the applications cannot be read", "error", err)
 		return
@@ -127,7 +131,7 @@ func (r *request) addApps(f *frame, status int) {
 		f.App = apps[0].Name
 	case f.App != "" && !sees(apps, f.App):
 		f.App = ""
-	case r.choosesApp():
+	case r.choosesApp() && f.App == r.query("app"):
 		r.setCookie(&http.Cookie{Name: r.appCookie(), Value: f.App, Expires: r.Clock().Add(service.DeviceLife)})
 	}
 
