@@ -1,6 +1,7 @@
 package web
 
 import (
+	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -246,5 +247,20 @@ func TestLettersAreServedHere(t *testing.T) {
 	}
 	if policy := got.header.Get("Content-Security-Policy"); !strings.Contains(policy, "font-src 'self'") {
 		t.Errorf("the browser may not load it: %s", policy)
+	}
+}
+
+// The policy that is called exactly so comes first, also where more are found than are read.
+func TestSearchFindsTheExactNameAmongMany(t *testing.T) {
+	w := newWorld(t)
+	for i := range service.MaxPerPage + 1 {
+		w.policy(fmt.Sprintf("a%d-zz", i), "5/1m")
+	}
+	for _, name := range []string{"zz-more", "zz"} {
+		w.policy(name, "5/1m")
+	}
+	got := w.as("admin").get("/search?q=zz").want(http.StatusOK).hrefs("results")
+	if len(got) != maxResults+2 || got[0] != "/policies/zz" || slices.Contains(got[1:], "/policies/zz") {
+		t.Errorf("the search finds %d: %q", len(got), got)
 	}
 }

@@ -2,6 +2,7 @@ package web
 
 import (
 	"cmp"
+	"errors"
 	"net/http"
 	"net/url"
 	"slices"
@@ -44,6 +45,16 @@ func searchPage(r *request) error {
 		return err
 	}
 
+	// One of exactly that name comes first, also where more are found than are read.
+	exact, err := r.Service.Policy(r.req.Context(), r.actor, s.Text)
+	switch {
+	case err == nil:
+		same := func(p policy.Policy) bool { return p.Name == exact.Name }
+		page.Policies = slices.Insert(slices.DeleteFunc(page.Policies, same), 0, exact)
+	case !errors.Is(err, service.ErrNotFound):
+		return err
+	}
+
 	// A policy that is called so comes before one whose path or description has the text.
 	slices.SortStableFunc(page.Policies, func(a, b policy.Policy) int {
 		return cmp.Compare(nearness(a, s.Text), nearness(b, s.Text))
@@ -58,10 +69,12 @@ func searchPage(r *request) error {
 	return r.show(http.StatusOK, "search", "Search", s)
 }
 
-// nearness returns how well a policy answers a search: 0 is best.
+// nearness returns how well a policy answers a search: the least is best.
 func nearness(p policy.Policy, text string) int {
 	name, text := strings.ToLower(p.Name), strings.ToLower(text)
 	switch {
+	case name == text:
+		return -1
 	case strings.HasPrefix(name, text):
 		return 0
 	case strings.Contains(name, text):
