@@ -103,7 +103,7 @@ func (j *journey) banAndRollBack() {
 
 	j.act("Lift the ban…")
 	b.press("Lift the ban")
-	b.reads("The ban was lifted.", "No key is banned under login.")
+	b.reads("The ban was lifted.", "No key of shop is banned under login.")
 
 	b.press("Policies")
 	b.press("login")

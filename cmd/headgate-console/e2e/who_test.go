@@ -19,7 +19,7 @@ func (j *journey) who() {
 	j.fleet.follow("an hour", func() { b.press("Save") })
 
 	b.press("Keys")
-	b.reads("No key is banned now.", "in 2 instances")
+	b.reads("No key of shop is banned now.", "in 2 instances")
 	j.row(b, "127.0.0.1 login 22 refused")
 	j.fits(b)
 	b.press("127.0.0.1")
@@ -80,7 +80,7 @@ func (j *journey) banFromWho() {
 	b.reads("The key was banned.", "1 key is banned now.")
 	j.act("Lift the ban…")
 	b.press("Lift the ban")
-	b.reads("The ban was lifted.", "No key is banned now.")
+	b.reads("The ban was lifted.", "No key of shop is banned now.")
 }
 
 // row checks how the first row of the page of keys begins.

@@ -124,8 +124,12 @@ func (w *worker) query() url.Values {
 		if apps == nil {
 			apps = appsOf(w.reader.set)
 		}
-		q.Set("missing", "remove")
-		q.Set("apps", strings.Join(apps, ","))
+
+		// Files without any application have nothing that could be missing.
+		if len(apps) > 0 {
+			q.Set("missing", "remove")
+			q.Set("apps", strings.Join(apps, ","))
+		}
 	}
 
 	if w.comment != "" {
