@@ -134,6 +134,10 @@ func (r *request) showKeys(k *keys) error {
 	if m := mistakesOf(err); m != nil {
 		k.Mistakes, err = m, nil
 	}
+	// What a request meets is shown without the counts.
+	if k.Try != nil && errors.Is(err, errFleet) {
+		k.Away, k.Rows, err = true, nil, nil
+	}
 	if err != nil {
 		return err
 	}

@@ -26,6 +26,7 @@ type tester struct {
 	Hits     []hit
 	Others   int    // policies of the application that do not match
 	Refuser  string // the policy that would refuse the request, or ""
+	Unknown  bool   // a policy might refuse it: what its key has used is not known
 }
 
 // hit is a policy that matches a request.
@@ -57,8 +58,10 @@ func (h *hit) Words() string {
 		return "passes: it is among the exceptions"
 	case h.Verdict == keyfuncs.Denied && h.InForce:
 		return "is denied by the exceptions"
+	case g == nil && h.InForce:
+		return "what it has used is not known; over the limit it " + over
 	case g == nil:
-		return "over the limit: " + over
+		return "what it has used is not known; it passes (shadow)"
 	case g.Passes:
 		return "passes: " + digits(g.Remaining) + " of " + digits(g.Capacity) + " left"
 	case h.Banned:
@@ -150,6 +153,7 @@ func (r *request) match(k *keys, asked *sample) error {
 		if t.Refuser == "" && h.Refuses {
 			t.Refuser = h.Name
 		}
+		t.Unknown = t.Unknown || h.InForce && h.Gauge == nil && h.Verdict != keyfuncs.Allowed && h.OnLimit != "degrade"
 		t.Hits = append(t.Hits, h)
 	}
 	return nil

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"errors"
 	"net/http"
 	"net/url"
 	"strings"
@@ -113,5 +114,28 @@ func TestTesterMindsTheShareInForce(t *testing.T) {
 	}
 	if len(met) != 2 {
 		t.Errorf("all keys are alike: %v", met)
+	}
+}
+
+// Without counts the page says what it knows, and not that the request would pass.
+func TestTesterWithoutCounts(t *testing.T) {
+	for _, none := range []bool{false, true} {
+		w := newWorld(t, func(o *Options) {
+			if none {
+				o.Fleet = nil
+			}
+		})
+		w.policy("p", "5/1m")
+		w.fleet.away = errors.New("away")
+		got := w.as("admin").post("/keys/try", url.Values{"app": {"a"}, "key": {"192.0.2.7"}, "method": {"GET"},
+			"path": {"/"}, "address": {"192.0.2.7"}}).want(http.StatusOK)
+		said := words(got.byID("result"))
+		if !strings.HasPrefix(said, "It is not known whether it would pass") ||
+			!strings.Contains(said, "what it has used is not known; over the limit it is refused") {
+			t.Errorf("without a fleet %v: %q", none, said)
+		}
+		if strings.Contains(got.text, "Redis does not answer") == none {
+			t.Errorf("without a fleet %v: %s", none, got.text)
+		}
 	}
 }
