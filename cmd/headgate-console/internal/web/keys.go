@@ -216,7 +216,7 @@ func (r *request) chooseApp(k *keys, named string) error {
 	if k.App = k.Chosen; k.App == "" && len(apps) > 0 {
 		k.App = apps[0].Name
 	}
-	if k.Policy == "" {
+	if k.Policy == "" || k.App == "" {
 		return nil
 	}
 
