@@ -91,7 +91,7 @@ func (c *claimCondition) met(claim any) bool {
 // metBy reports whether a text, a number or a boolean is one of the values.
 func (c *claimCondition) metBy(claim any) bool {
 	if n, ok := claim.(json.Number); ok {
-		claim = shortest(string(n))
+		return c.hasNumber(shortest(string(n)))
 	}
 
 	var room [32]byte
@@ -110,12 +110,25 @@ func (c *claimCondition) metBy(claim any) bool {
 	default:
 		return false
 	}
-	return slices.ContainsFunc(c.values, func(value string) bool { return value == string(text) })
+	return slices.ContainsFunc(c.values, func(value string) bool {
+		return value == string(text) || shortest(value) == string(text)
+	})
+}
+
+// hasNumber reports whether a number is one of the values, however those are written.
+func (c *claimCondition) hasNumber(number string) bool {
+	return slices.ContainsFunc(c.values, func(value string) bool { return shortest(value) == number })
 }
 
 // shortest returns a number as the text that it has as a float64, so that 5.0 is 5. One without an
-// exponent keeps all of its digits.
+// exponent keeps all of its digits, and a text that is no number stays as it is.
 func shortest(number string) string {
+	if !strings.ContainsAny(number, ".eE") {
+		return number
+	}
+	if _, err := strconv.ParseFloat(number, 64); err != nil {
+		return number
+	}
 	if strings.ContainsAny(number, "eE") {
 		if f, err := strconv.ParseFloat(number, 64); err == nil {
 			return strconv.FormatFloat(f, 'f', -1, 64)

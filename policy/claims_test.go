@@ -95,6 +95,19 @@ func TestClaimsAreConditions(t *testing.T) {
 		}
 	}
 
+	// So has a number in a policy, and a text keeps its own.
+	written := index(t, policy.Match{Claims: values("level=5.0", "level=1e3", "level=v1.0")}, policy.Match{})
+	for _, c := range []struct {
+		claim any
+		want  string
+	}{{json.Number("5"), "0 1"}, {json.Number("5.0"), "0 1"}, {5, "0 1"}, {5.0, "0 1"}, {1000, "0 1"},
+		{json.Number("1E3"), "0 1"}, {"5.0", "0 1"}, {"v1.0", "0 1"}, {"5", "1"}, {"v1", "1"}, {50, "1"}} {
+		h := holder{get("/"), map[string]any{"level": c.claim}, new(int)}
+		if got := selected(written, h); got != c.want {
+			t.Errorf("%T %v: %s, want %s", c.claim, c.claim, got, c.want)
+		}
+	}
+
 	for _, one := range []any{struct{}{}, []byte("3"), &x, map[string]string{"a": "3"}, []any(nil), [][]string{{"3"}}} {
 		h := holder{get("/"), map[string]any{"level": one}, new(int)}
 		if got := selected(x, h); got != "5" {

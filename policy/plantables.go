@@ -100,7 +100,7 @@ func (p *planTable) mistake(plan string, err error) {
 func (p planTables) mistakes() []error {
 	var errs []error
 	if len(p) > maxTables {
-		errs = append(errs, errTable("plans", fmt.Errorf("%d tables are more than %d", len(p), maxTables)))
+		return []error{errTable("plans", fmt.Errorf("%d tables are more than %d", len(p), maxTables))}
 	}
 	for _, name := range slices.Sorted(maps.Keys(p)) {
 		table := p[name]

@@ -75,13 +75,15 @@ func (b Beside) Without(key string) Beside {
 // find returns which override is in force for a key, whether the policy can have it or not: that
 // of the key, or that of the longest prefix.
 func (b Beside) find(key string, at time.Time) (pattern string, ok bool) {
-	// The key itself comes first, and then the prefixes by their length.
+	// The key itself comes first, and then the prefixes by their length. A key that ends in * is
+	// spelled as a prefix, which is not the longest that it has.
+	_, isPrefix := policy.OverriddenPrefix(key)
 	for i, other := range Patterns(key) {
 		o, is := b[other]
 		if !is || o.Ended(at) {
 			continue
 		}
-		if pattern, ok = other, true; i == 0 && other == key {
+		if pattern, ok = other, true; i == 0 && other == key && !isPrefix {
 			break
 		}
 	}

@@ -74,13 +74,13 @@ func instance(t *testing.T, p published) func(key string) core.Limit {
 }
 
 // keys are those that begin with each other, also in the middle of a letter.
-var keys = []string{"a", "ab", "abc", "abcd", "ä", "äb", "\xc3", "\xc3b", "ab*", "*", "b", "日本", "日本語"}
+var keys = []string{"a", "ab", "abc", "abcd", "ä", "äb", "\xc3", "\xc3b", "a*", "ab*", "*", "b", "日本", "日本語"}
 
 // random returns overrides of some keys and prefixes. Each has a limit of its own, or one that the
 // policy cannot have, and some have ended.
 func random(r *rand.Rand, quota int, fit bool) Beside {
 	b := Beside{}
-	for i, key := range strings.Fields("a a* ab ab* ab** abc abc* ä* äb b * 日* 日本* 日本語") {
+	for i, key := range strings.Fields("a a* a** ab ab* ab** abc abc* ä* äb b * 日* 日本* 日本語") {
 		o := policy.Override{Limit: core.Limit{Quota: int64(quota + i), Period: time.Minute}}
 
 		switch r.IntN(6) {
