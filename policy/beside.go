@@ -50,10 +50,17 @@ type tableBeside struct {
 	*table
 	policy Policy // that the entries were checked with last
 
-	// unread are the keys whose text is no override, and unfit those that the policy cannot have,
-	// with the reasons. The latter are in the table all the same, where the rule ignores them: a
-	// change of the policy may make them fit.
-	unread, unfit map[string]string
+	// unread are the keys whose text is no override, with the reasons, and unfit the overrides that
+	// the policy cannot have. Neither are in the table. A change of the policy may make the latter
+	// fit.
+	unread map[string]string
+	unfit  map[string]unfitOverride
+}
+
+// unfitOverride is an override that a policy cannot have, and why.
+type unfitOverride struct {
+	Override
+	why string
 }
 
 func newBeside(f *Follower, source Source) *beside {
@@ -233,7 +240,7 @@ func (t *tableBeside) replace(list []OverrideChange) {
 	for _, c := range list {
 		delete(gone, c.Key)
 	}
-	t.unread, t.unfit = map[string]string{}, map[string]string{}
+	t.unread, t.unfit = map[string]string{}, map[string]unfitOverride{}
 	t.change(slices.AppendSeq(list, maps.Values(gone)))
 }
 
@@ -263,8 +270,9 @@ func (t *tableBeside) change(list []OverrideChange) {
 			t.unread[c.Key] = clippedTo(reason(err), maxReason)
 			continue
 		}
-		changed[c.Key] = &o
-		t.check(c.Key, o)
+		if t.fits(c.Key, o) {
+			changed[c.Key] = &o
+		}
 	}
 	t.apply(changed)
 }
@@ -290,29 +298,56 @@ func readBeside(c OverrideChange, texts map[string]Override) (Override, error) {
 // maxTexts bounds the texts of overrides that are remembered while many are read.
 const maxTexts = 1000
 
-func (t *tableBeside) check(key string, o Override) {
-	if err := t.policy.CheckOverride(key, o); err != nil {
-		t.unfit[key] = clippedTo(reason(err), maxReason)
+// fits reports whether the policy can have an override, and notes one that it cannot.
+func (t *tableBeside) fits(key string, o Override) bool {
+	err := t.policy.CheckOverride(key, o)
+	if err != nil {
+		t.unfit[key] = unfitOverride{o, clippedTo(reason(err), maxReason)}
 	}
+	return err == nil
 }
 
-// checkAll checks the entries with another version of the policy.
+// checkAll checks all overrides with another version of the policy.
 func (t *tableBeside) checkAll() {
-	clear(t.unfit)
-	t.all(func(key string, o Override) bool { t.check(key, o); return true })
+	before := t.unfit
+	t.unfit = map[string]unfitOverride{}
+
+	// One that fits no more leaves the table, and one that fits now comes into it.
+	changed := map[string]*Override{}
+	t.all(func(key string, o Override) bool {
+		if !t.fits(key, o) {
+			changed[key] = nil
+		}
+		return true
+	})
+	for key, o := range before {
+		if t.fits(key, o.Override) {
+			changed[key] = &o.Override
+		}
+	}
+	t.apply(changed)
+}
+
+// someLeftOut returns the key of an override that is left out, and why. The reason is "" if all are
+// in the table.
+func (t *tableBeside) someLeftOut() (key, why string) {
+	for key, o := range t.unfit {
+		return key, o.why
+	}
+	for key, why := range t.unread {
+		return key, why
+	}
+	return "", ""
 }
 
 // setStatus stores the result of an attempt to follow, and logs what has become worse.
 func (b *beside) setStatus(err error) {
 	is := OverridesStatus{Version: b.version, Err: err}
 	for name, t := range b.tables {
-		is.Count += t.size() - len(t.unfit)
-		for _, left := range []map[string]string{t.unread, t.unfit} {
-			is.LeftOut += len(left)
-			for key, why := range left {
-				is.Reason = fmt.Sprintf("policy %q: %s: %s", name, OverrideField(t.policy.Key, key, 0), why)
-				break
-			}
+		is.Count += t.size()
+		is.LeftOut += len(t.unread) + len(t.unfit)
+		if key, why := t.someLeftOut(); why != "" {
+			is.Reason = fmt.Sprintf("policy %q: %s: %s", name, OverrideField(t.policy.Key, key, 0), why)
 		}
 	}
 

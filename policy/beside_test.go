@@ -314,6 +314,45 @@ func TestFollowLeavesOutOverridesThatDoNotFit(t *testing.T) {
 	})
 }
 
+// An override of another kind of key is out of force, also one that has become so, and hides no
+// shorter prefix.
+func TestFollowLeavesOutOverridesOfOtherKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &besideSource{}
+		a := byUser(t, "a")
+		s.publish("1", a)
+		s.change("a/192.0.2.*=1/1m", "a/192.0.2.7=2/1m", "a/192.*=3/1m", "a/192.0.2.8*=4/1m fixed-window")
+		f, want := followBeside(t, s, quiet())
+		want("192.0.2.7 a:2")
+		want("192.0.2.8 a:1")
+		want("192.9.9.9 a:3")
+
+		a.Key = "ip"
+		s.publish("2", a)
+		pollTwice()
+		for range 2 {
+			want("192.0.2.7 a:2")
+			want("192.0.2.8 a:100")
+			if is := f.Status().Overrides; is.Count != 1 || is.LeftOut != 3 {
+				t.Errorf("%+v", is)
+			}
+
+			// Those that are written while they do not fit are left out as well.
+			s.change("a/192.0.2.*=5/1m")
+			pollTwice()
+		}
+
+		a.Key = "user"
+		s.publish("3", a)
+		pollTwice()
+		want("192.0.2.8 a:5")
+		want("192.9.9.9 a:3")
+		if is := f.Status().Overrides; is.Count != 3 || is.LeftOut != 1 {
+			t.Errorf("%+v", is)
+		}
+	})
+}
+
 // A set that is refused leaves the overrides of the one in force as they come.
 func TestFollowKeepsOverridesOfPoliciesThatStay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

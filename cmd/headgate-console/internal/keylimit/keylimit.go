@@ -41,8 +41,8 @@ func Patterns(key string) []string {
 // the result are right for this key, and for no other. The result may have more Overrides than a
 // policy can be saved with. Apply does not change p.
 func (b Beside) Apply(p policy.Policy, key string, at time.Time) policy.Policy {
-	pattern, ok := b.find(key, at)
-	if !ok || p.CheckOverride(pattern, b[pattern]) != nil {
+	pattern, ok := b.find(&p, key, at)
+	if !ok {
 		return p
 	}
 
@@ -72,15 +72,15 @@ func (b Beside) Without(key string) Beside {
 	return rest
 }
 
-// find returns which override is in force for a key, whether the policy can have it or not: that
-// of the key, or that of the longest prefix.
-func (b Beside) find(key string, at time.Time) (pattern string, ok bool) {
+// find returns which override is in force for a key, of those that the policy can have: that of the
+// key, or that of the longest prefix.
+func (b Beside) find(p *policy.Policy, key string, at time.Time) (pattern string, ok bool) {
 	// The key itself comes first, and then the prefixes by their length. A key that ends in * is
 	// spelled as a prefix, which is not the longest that it has.
 	_, isPrefix := policy.OverriddenPrefix(key)
 	for i, other := range Patterns(key) {
 		o, is := b[other]
-		if !is || o.Ended(at) {
+		if !is || o.Ended(at) || p.CheckOverride(other, o) != nil {
 			continue
 		}
 		if pattern, ok = other, true; i == 0 && other == key && !isPrefix {

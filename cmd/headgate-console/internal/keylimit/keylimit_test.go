@@ -83,6 +83,7 @@ func random(r *rand.Rand, quota int, fit bool) Beside {
 	for i, key := range strings.Fields("a a* a** ab ab* ab** abc abc* ä* äb b * 日* 日本* 日本語") {
 		o := policy.Override{Limit: core.Limit{Quota: int64(quota + i), Period: time.Minute}}
 
+		// Some are not there, have ended, will end, or cannot be in force.
 		switch r.IntN(6) {
 		case 0, 1:
 			continue
@@ -110,6 +111,9 @@ func TestApplyIsWhatInstancesDo(t *testing.T) {
 	for range 300 {
 		p := policy.Policy{Name: "p", Apps: []string{"shop"}, Key: "user",
 			Limit: core.Limit{Quota: 7, Period: time.Minute}, Overrides: random(r, 100, true)}
+		if r.IntN(5) == 0 { // whose keys have no prefixes
+			p.Key, p.Overrides = "ip", nil
+		}
 		if len(p.Overrides) == 0 {
 			p.Overrides = nil
 		}
