@@ -122,7 +122,9 @@ func TestListedTakeDecidesAsDecide(t *testing.T) {
 			}
 		}
 	})
-	if min(quick/100, peeked) == 0 {
+
+	// A few histories, as with -short, may have no such Peek.
+	if min(quick/100, peeked) == 0 && !testing.Short() {
 		t.Errorf("%d Takes and %d Peeks were decided without Decide", quick, peeked)
 	}
 }
