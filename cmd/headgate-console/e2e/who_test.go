@@ -77,7 +77,7 @@ func (j *journey) banFromWho() {
 	b.reads("Ban this key?", "Every request of the key will be refused under login, in all instances, until the ban ends or is lifted.")
 	b.fill("For", "12m")
 	b.press("Ban the key")
-	b.reads("The key was banned.", "1 key is banned now.")
+	b.reads("The key was banned.", "1 key of shop is banned now.")
 	j.act("Lift the ban…")
 	b.press("Lift the ban")
 	b.reads("The ban was lifted.", "No key of shop is banned now.")
@@ -87,7 +87,7 @@ func (j *journey) banFromWho() {
 func (j *journey) row(b *tab, want string) {
 	j.t.Helper()
 	b.until("the row is "+want, func() bool {
-		return eval[string](b, `[...document.querySelector("tbody tr").children].slice(0, 3).map((c) => c.innerText.trim()).join(" ")`) == want
+		return eval[string](b, `[...document.querySelector("tbody tr").children].slice(0, 3).map((c) => c.innerText.trim().split("\n")[0]).join(" ")`) == want
 	})
 }
 
