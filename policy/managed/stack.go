@@ -67,16 +67,18 @@ func OpenStack(client redis.UniversalClient, o StackOptions) (*Stack, error) {
 }
 
 func (s *Stack) open(client redis.UniversalClient, o *StackOptions) error {
+	// The store adds a hook to the client, which nothing else may use meanwhile. So it comes before
+	// the counts, whose goroutines send at once.
+	primary, err := redisstore.New(client, o.Store)
+	if err != nil {
+		return err
+	}
 	for _, app := range o.Apps {
 		if err := s.count(app, client, o); err != nil {
 			return err
 		}
 	}
 
-	primary, err := redisstore.New(client, o.Store)
-	if err != nil {
-		return err
-	}
 	memory, err := memstore.New(o.Memory)
 	if err != nil {
 		return err
