@@ -72,6 +72,7 @@ func BenchmarkHostileBodies(b *testing.B) {
 }
 
 func TestRequestIsReadHoweverItIsWritten(t *testing.T) {
+	unbounded := fmt.Sprint(" ", int64(maxCount), " 0")
 	for body, want := range map[string]string{
 		" {\n\t\"n\" :\r 2 , \"max_tokens\":3.5 } ":     " 4 2",
 		`{"\u006e":2,"max\u005ftokens":3}`:              " 3 2",
@@ -83,18 +84,18 @@ func TestRequestIsReadHoweverItIsWritten(t *testing.T) {
 		`{"options":[{"num_predict":7}]}`:            " 0 0",
 
 		// A name that has a number and none may mean either to an API.
-		`{"max_tokens":5,"max_tokens":null}`:                                                                fmt.Sprint(" ", int64(maxCount), " 0"),
-		`{"max_tokens":-1,"max_tokens":5}`:                                                                  fmt.Sprint(" ", int64(maxCount), " 0"),
+		`{"max_tokens":5,"max_tokens":null}`:                                                                unbounded,
+		`{"max_tokens":-1,"max_tokens":5}`:                                                                  unbounded,
 		`{"max_tokens":0,"max_tokens":null}`:                                                                " 0 0",
 		`{"max_tokens":5,"max_completion_tokens":null,"max_output_tokens":-1}`:                              " 5 0",
 		`{"max_output_tokens":null,"options":{"num_predict":7,"maxOutputTokens":-1,"max_output_tokens":3}}`: " 7 0",
-		`{"options":{"num_predict":7,"num_predict":-1}}`:                                                    fmt.Sprint(" ", int64(maxCount), " 0"),
-		`{"options":{"num_predict":7},"options":{"num_predict":-1}}`:                                        fmt.Sprint(" ", int64(maxCount), " 0"),
-		`{"generationConfig":{"maxOutputTokens":7,"maxOutputTokens":null}}`:                                 fmt.Sprint(" ", int64(maxCount), " 0"),
-		`{"inferenceConfig":{"maxTokens":7,"maxTokens":null}}`:                                              fmt.Sprint(" ", int64(maxCount), " 0"),
-		`{"generation_config":{"max_output_tokens":null,"max_output_tokens":1}}`:                            fmt.Sprint(" ", int64(maxCount), " 0"),
-		`{"max_completion_tokens":1,"max_completion_tokens":null}`:                                          fmt.Sprint(" ", int64(maxCount), " 0"),
-		`{"max_output_tokens":1,"max_output_tokens":null}`:                                                  fmt.Sprint(" ", int64(maxCount), " 0"),
+		`{"options":{"num_predict":7,"num_predict":-1}}`:                                                    unbounded,
+		`{"options":{"num_predict":7},"options":{"num_predict":-1}}`:                                        unbounded,
+		`{"generationConfig":{"maxOutputTokens":7,"maxOutputTokens":null}}`:                                 unbounded,
+		`{"inferenceConfig":{"maxTokens":7,"maxTokens":null}}`:                                              unbounded,
+		`{"generation_config":{"max_output_tokens":null,"max_output_tokens":1}}`:                            unbounded,
+		`{"max_completion_tokens":1,"max_completion_tokens":null}`:                                          unbounded,
+		`{"max_output_tokens":1,"max_output_tokens":null}`:                                                  unbounded,
 
 		`{"n":5,"n":null}`:         " 0 5", // null is one answer
 		"\ufeff{\"max_tokens\":3}": " 3 0",

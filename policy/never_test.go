@@ -405,13 +405,17 @@ func TestFollowWarnsOfAnApplicationWithoutPolicies(t *testing.T) {
 		// Names are compared exactly, so these sets limit nothing.
 		{"misspelt", []policy.Set{named("shpo", "blog")},
 			[]string{`msg="headgate: no policy names this application, so nothing is limited"` +
-				` code=HG018 version=v0 named="blog, shpo" policies=1 before=0 see=` + pageOfFindings + `18 app=shop`}},
+				` code=HG018 version=v0 named="blog, shpo" policies=1 before=0` +
+				` see=` + pageOfFindings + `18 app=shop`}},
 		{"in another case", []policy.Set{named("Shop")},
 			[]string{`msg="headgate: no policy names this application, so nothing is limited"` +
-				` code=HG018 version=v0 named=Shop policies=1 before=0 see=` + pageOfFindings + `18 app=shop`}},
+				` code=HG018 version=v0 named=Shop policies=1 before=0` +
+				` see=` + pageOfFindings + `18 app=shop`}},
 		{"one of many", []policy.Set{named(many...)},
 			[]string{`msg="headgate: no policy names this application, so nothing is limited"` +
-				` code=HG018 version=v0 named="appa, appb, appc, appd, appe, appf, appg, apph, appi, appj and 2 more" policies=1 before=0 see=` + pageOfFindings + `18 app=shop`}},
+				` code=HG018 version=v0` +
+				` named="appa, appb, appc, appd, appe, appf, appg, apph, appi, appj and 2 more" policies=1 before=0` +
+				` see=` + pageOfFindings + `18 app=shop`}},
 		// No policies at all are another mistake than policies for others.
 		{"an empty set", []policy.Set{{}},
 			[]string{`msg="headgate: there are no policies, so nothing is limited"` +

@@ -65,6 +65,7 @@ func TestOverrideIsReadFromWhatItWrites(t *testing.T) {
 // Both forms are read in YAML, and what is neither of them is a mistake.
 func TestOverrideIsReadFromBothForms(t *testing.T) {
 	const before, after = "policies: [{name: a, apps: [b], limit: 1/1s, key: user, overrides: {acme: ", "}}]"
+
 	for text, want := range map[string]string{
 		"1000/1h":                              "1000/1h",
 		"'1000/1h until 2026-12-04T17:00:00Z'": "1000/1h until 2026-12-04T17:00:00Z",

@@ -157,7 +157,8 @@ func TestTablesOfPlansAreBounded(t *testing.T) {
 	text := func(policies int) []byte {
 		var list []string
 		for i := range policies {
-			list = append(list, fmt.Sprintf(`{"name":"p%03d","apps":["shop"],"limit":"1/1h","key":"ip","plans":"t","plan_by":"u"}`, i))
+			list = append(list,
+				fmt.Sprintf(`{"name":"p%03d","apps":["shop"],"limit":"1/1h","key":"ip","plans":"t","plan_by":"u"}`, i))
 		}
 		return []byte(`{"plans":{"t":` + table + `},"policies":[` + strings.Join(list, ",") + `]}`)
 	}

@@ -255,17 +255,20 @@ func (b *big) fill(location string) {
 			b.t.Fatalf("%s: %v", q, err)
 		}
 	}
+
 	do("CREATE TABLE numbers (n BIGINT NOT NULL PRIMARY KEY)")
 	do("INSERT INTO numbers VALUES (0)")
 	for n := 1; n < manyAudits; n *= 2 {
 		do("INSERT INTO numbers SELECT n + ? FROM numbers WHERE n + ? < ?", n, n, manyAudits)
 	}
+
 	for i := range manyApps {
 		do("INSERT INTO traffic_series (app, policy) VALUES (?, '')", appName(i))
 		do("INSERT INTO traffic_series (app, policy) SELECT app, policy FROM policy_apps WHERE app = ?", appName(i))
 	}
 	do("INSERT INTO traffic_series (app, policy) VALUES ('', '')")
 	b.traffic(do)
+
 	now := time.Now().UnixMicro()
 	do("INSERT INTO audit (at, actor, via, action, object, outcome, body_before, body_after, request_id, address, note) "+
 		"SELECT ? + n * 1000000, 'admin', 'session', 'policy.update', 'policy:p00001', 'done', '{\"limit\":\"10/s\"}', '{\"limit\":\"11/s\"}', 'r', '192.0.2.1', '' FROM numbers",
@@ -275,10 +278,12 @@ func (b *big) fill(location string) {
 		"WHERE r.policy = 'p00000' AND r.version = 1", now-manyVersions*60_000_000, manyVersions)
 	do("UPDATE policies SET version = ? WHERE name = 'p00000'", manyVersions+1)
 	b.deleted(do, now)
+
 	text := "CAST(1000 + n AS CHAR(8))"
 	do("INSERT INTO users (name, password, administrator, disabled, must_change, created_at, created_by, password_at) "+
 		"SELECT CONCAT('user-', "+text+"), 'x', 0, 0, 0, ?, 'admin', ? FROM numbers WHERE n < ?", now, now, manyUsers)
 	do("INSERT INTO roles (user_name, app, role) SELECT u.name, a.name, 'viewer' FROM users u JOIN apps a WHERE u.name LIKE 'user-%'")
+
 	b.t.Logf("%d series", count(b.t, db, "SELECT COUNT(*) FROM traffic_series"))
 	b.t.Logf("%d rows of traffic", count(b.t, db, "SELECT COUNT(*) FROM traffic"))
 	if strings.HasPrefix(location, "sqlite") {

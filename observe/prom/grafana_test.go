@@ -309,6 +309,7 @@ func (s server) checkAlerts(t *testing.T) {
 		}
 		return err
 	})
+
 	if len(list) != 14 {
 		t.Errorf("%d alerts", len(list))
 	}

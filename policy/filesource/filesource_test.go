@@ -265,7 +265,8 @@ policies:
 		write(t, path, fmt.Sprintf(form, "fast"), old.Add(2*time.Second))
 		_, err := s.Load(t.Context(), version)
 		var bad *policy.RevisionError
-		const want = `plans.tiers.pro: limit "fast": quota "fast" is not a whole number; "fast" has no period; write, say, "100/1m"`
+		const want = `plans.tiers.pro: limit "fast": quota "fast" is not a whole number; ` +
+			`"fast" has no period; write, say, "100/1m"`
 		if !errors.As(err, &bad) || bad.Err.Error() != want {
 			t.Errorf("%s: %v\nwant %s", name, err, want)
 		}

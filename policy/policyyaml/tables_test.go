@@ -48,7 +48,8 @@ func TestDecodeLinesNamesTheLineOfATableOfPlans(t *testing.T) {
 		`line 17: policy "": plans.free: limit "x": quota "x" is not a whole number; "x" has no period; write, say, "100/1m"`,
 		`line 17: policy "": name: it is not 1 to 64 of a-z, 0-9, _, . and -, a letter first`,
 		`line 24: plans.other.Pro: it is not 1 to 64 of a-z, 0-9, _, . and -, a letter first`,
-		`line 24: plans.other.max: limit "fast": quota "fast" is not a whole number; "fast" has no period; write, say, "100/1m"`,
+		`line 24: plans.other.max: limit "fast": quota "fast" is not a whole number; ` +
+			`"fast" has no period; write, say, "100/1m"`,
 		`line 25: plans.more: no policy names the table`,
 	}
 
@@ -77,9 +78,11 @@ func TestDecodeLinesOfTablesWithoutRoomOrPolicies(t *testing.T) {
 		return text
 	}
 
+
 	for text, want := range map[string][]string{
-		text(table):                          nil,
-		text(wide):                           {"line 1: with a table of plans for each policy that names one, the text has more than 4194304 bytes"},
+		text(table): nil,
+		text(wide): {
+			"line 1: with a table of plans for each policy that names one, the text has more than 4194304 bytes"},
 		"plans: {t: {a: x}}\n":               {`line 1: there is no list of "policies"; write [] for none`},
 		"plans: {t: {a: x}}\npolicies: no\n": {"line 1: policies: unexpected string"},
 		"plans: no\npolicies: []\n":          {"line 1: plans: unexpected string"},
@@ -169,7 +172,8 @@ func TestFormatKeepsTablesOfPlans(t *testing.T) {
 	}
 
 	// Tables behind the policies come first.
-	const behind = "# one\npolicies:\n- {name: a, apps: [a], key: user, limit: 1/1m, plans: t, plan_by: user}\n# two\nplans:\n  t: {a: 1/1m}\n"
+	const behind = "# one\npolicies:\n- {name: a, apps: [a], key: user, limit: 1/1m, plans: t, plan_by: user}\n" +
+		"# two\nplans:\n  t: {a: 1/1m}\n"
 	const first = "# one\n# two\nplans:\n  t:\n    a: 1/1m\npolicies:\n- name: a\n  apps:\n  - a\n  limit: 1/1m\n" +
 		"  plans: t\n  plan_by: user\n  key: user\n"
 	if got, err := policyyaml.Format([]byte(behind)); err != nil || string(got) != first {

@@ -274,7 +274,8 @@ func (c *checker) look(b *tab) (faults []string) {
 
 	// Closed parts are not on a page for the check, and on a phone they may be too wide as well. A
 	// menu would cover the page.
-	b.do(chromedp.Evaluate[chromedp.Void](`document.querySelectorAll("details:not(.menu)").forEach((d) => { d.open = true; })`))
+	b.do(chromedp.Evaluate[chromedp.Void](
+		`document.querySelectorAll("details:not(.menu)").forEach((d) => { d.open = true; })`))
 	b.prefer("dark")
 
 	if *thorough {

@@ -113,7 +113,8 @@ func (j *journey) addWebhook() {
 
 	b.fill("URL", j.hooks.url)
 	b.press("Add the webhook")
-	b.reads("The secret of the webhook is shown only once. Copy it now:", "quiet No alert stands.", "Nothing was sent yet.")
+	b.reads("The secret of the webhook is shown only once. Copy it now:", "quiet No alert stands.",
+		"Nothing was sent yet.")
 	j.hooks.secret = eval[string](b, `document.querySelector(".secret code").textContent`)
 	j.fits(b)
 

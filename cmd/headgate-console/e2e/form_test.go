@@ -184,7 +184,10 @@ const sight = `(() => {
 	const faults = [];
 	if (!document.querySelector(".composer").contains(field)) return "";
 	const second = preview.querySelector(matchMedia("(min-width: 60rem)").matches ? "img" : "summary");
-	if (!whole(preview.querySelector("p")) || !whole(second)) faults.push("the preview is out of sight: " + JSON.stringify([at(preview), at(second), at(preview.querySelector("p"))]));
+	if (!whole(preview.querySelector("p")) || !whole(second)) {
+		faults.push("the preview is out of sight: " + JSON.stringify([at(preview), at(second),
+			at(preview.querySelector("p"))]));
+	}
 	if (at(field).bottom < 0 || at(field).top > innerHeight) faults.push("the field is out of sight");
 	if (!preview.contains(field) && overlap(field, preview)) faults.push("the preview covers the field: " + JSON.stringify([at(field), at(preview)]));
 	return faults.length ? (field.id || field.name || field.textContent.trim()) + ": " + faults.join("; ") : "";
@@ -198,7 +201,9 @@ func (j *journey) previewInSight() {
 		for _, template := range []string{"", "login", "plans"} {
 			b.resize(size[0], size[1])
 			b.navigate(j.url("/new?template=" + template))
-			eval[bool](b, `document.querySelectorAll(".fold").forEach((d) => { d.open = true; }), document.getElementById("name").focus(), true`)
+			eval[bool](b,
+				`document.querySelectorAll(".fold").forEach((d) => { d.open = true; }),
+				document.getElementById("name").focus(), true`)
 
 			// The page looks at itself at each key, as the test would be too late to see what
 			// moves.
@@ -228,7 +233,10 @@ func (j *journey) previewInSight() {
 	b.navigate(j.url("/new?template=login"))
 	b.unfold("Preview")
 	b.until("the drawing is in sight", func() bool {
-		return eval[bool](b, `(() => { const r = document.querySelector("#preview img").getBoundingClientRect(); return r.height > 50 && r.top >= 0 && r.bottom <= innerHeight; })()`)
+		return eval[bool](b, `(() => {
+			const r = document.querySelector("#preview img").getBoundingClientRect();
+			return r.height > 50 && r.top >= 0 && r.bottom <= innerHeight;
+		})()`)
 	})
 	b.resize(width, height)
 }
@@ -272,7 +280,11 @@ func (j *journey) mistakesOfTheForm() {
 
 	b.do(b.hit(chromedp.Search(`//*[@role="alert"]//a[normalize-space()="Period"]`)))
 	b.until("the link leads to the field", func() bool {
-		return eval[bool](b, `(() => { const r = document.getElementById("period").getBoundingClientRect(), p = document.getElementById("preview").getBoundingClientRect(); return r.top >= 0 && r.bottom <= p.top; })()`)
+		return eval[bool](b, `(() => {
+			const r = document.getElementById("period").getBoundingClientRect();
+			const p = document.getElementById("preview").getBoundingClientRect();
+			return r.top >= 0 && r.bottom <= p.top;
+		})()`)
 	})
 
 	b.fill("Period", "1")

@@ -195,12 +195,15 @@ func (h *house) visitors(addr string) {
 
 // shown are the pages in the pictures, in their order.
 func shown(pager string) []state {
-	wrong := form("do", "save", "version", "2", "name", "login", "apps", "shop", "quota", "8", "period", "1", "unit", "m", "algorithm", "sliding-log", "key", "ip", "methods", "POST", "path", "/login",
-		"ban_after", "20", "ban_within", "1m", "ban_for", "10m", "ban_max", "24h", "on_store_error", "local", "mode", "enforce", "priority", "0",
+	wrong := form("do", "save", "version", "2", "name", "login", "apps", "shop", "quota", "8", "period", "1",
+		"unit", "m", "algorithm", "sliding-log", "key", "ip", "methods", "POST", "path", "/login",
+		"ban_after", "20", "ban_within", "1m", "ban_for", "10m", "ban_max", "24h",
+		"on_store_error", "local", "mode", "enforce", "priority", "0",
 		"description", "Slows down the guessing of passwords, and bans those who go on.")
 	plan := "policies:\n- {name: login, apps: [shop], limit: 8/1m sliding-log, key: ip, match: {methods: [POST], path: /login}}\n- {name: uploads, apps: [shop], limit: 20/1h, key: user, match: {path: /uploads/}}\n"
-	hook := form("name", "on call", "url", pager+"/services/on-call", "all", "yes", "repeat_after", "4h", "conditions", "refused", "conditions.refused.over", "20",
-		"conditions.refused.count", "100", "conditions.refused.minutes", "5", "conditions", "bypassed", "conditions.bypassed.minutes", "1")
+	hook := form("name", "on call", "url", pager+"/services/on-call", "all", "yes", "repeat_after", "4h",
+		"conditions", "refused", "conditions.refused.over", "20", "conditions.refused.count", "100",
+		"conditions.refused.minutes", "5", "conditions", "bypassed", "conditions.bypassed.minutes", "1")
 	const begun = `(async () => { while (!(await (await fetch("/alerts")).text()).includes("mode wrong")) await new Promise((done) => setTimeout(done, 100)); return true; })()`
 
 	list := []state{

@@ -356,7 +356,10 @@ func (j *journey) watchPolicy() {
 
 	// The order of the parts is what a reader meets first: what happens, then what the policy
 	// does.
-	if got := eval[string](b, `[...document.querySelectorAll("#chart, main h2, img.drawing")].map((e) => e.id === "chart" || e.complete && e.naturalWidth ? e.id || e.alt : e.textContent).join("; ")`); !strings.HasPrefix(got, "Decisions a second; chart; What it lets through; Drawing of what 5/1h sliding-log lets through over time; What it does") {
+	got := eval[string](b, `[...document.querySelectorAll("#chart, main h2, img.drawing")].map((e) =>
+		e.id === "chart" || e.complete && e.naturalWidth ? e.id || e.alt : e.textContent).join("; ")`)
+	if !strings.HasPrefix(got, "Decisions a second; chart; What it lets through; "+
+		"Drawing of what 5/1h sliding-log lets through over time; What it does") {
 		j.t.Errorf("the page of a policy has the parts %q", got)
 	}
 
@@ -459,7 +462,8 @@ func (j *journey) shadow() {
 		j.t.Error("a refresh loses the focus, or closes what was open")
 	}
 
-	if !eval[bool](b, `(times => times.length > 0 && times.every(t => / ago$|^now$/.test(t.textContent)))([...document.querySelectorAll("main time:not([data-moment], [data-hour])")])`) {
+	if !eval[bool](b, `(times => times.length > 0 && times.every(t => / ago$|^now$/.test(t.textContent)))(
+		[...document.querySelectorAll("main time:not([data-moment], [data-hour])")])`) {
 		j.t.Error("after a refresh the times are not those of the reader")
 	}
 
@@ -593,7 +597,9 @@ func (j *journey) shrink() {
 	b := j.tab
 
 	for _, path := range []string{"/policies", "/new", "/new?template=plans", "/policies/visitors", "/policies/visitors/edit", "/policies/visitors/history",
-		"/policies/visitors/delete", "/policies/visitors/diff", "/deleted", "/", "/keys", "/keys?view=banned", "/keys?view=one", "/import", "/apps", "/users", "/users/admin", "/audit", "/settings", "/account", "/account/second-factor"} {
+		"/policies/visitors/delete", "/policies/visitors/diff", "/deleted", "/", "/keys", "/keys?view=banned",
+		"/keys?view=one", "/import", "/apps", "/users", "/users/admin", "/audit", "/settings", "/account",
+		"/account/second-factor"} {
 		b.navigate(j.url(path))
 		j.fits(b)
 	}

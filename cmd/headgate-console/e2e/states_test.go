@@ -72,12 +72,14 @@ func fullStates(secret string) []part {
 // readings only show something.
 func readings() []state {
 	list := asked("admin",
-		"/", "/stats", "/search", "/search?q=many", "/search?q=%3Cb%3E", "/?app=shop", "/?app=shop&range=15m", "/?app=unused&range=30d",
+		"/", "/stats", "/search", "/search?q=many", "/search?q=%3Cb%3E", "/?app=shop", "/?app=shop&range=15m",
+		"/?app=unused&range=30d",
 		"/policies", "/policies?page=2", "/policies?sort=-share&search=many-1", "/policies?search=nothing", "/policies?app=shop&mode=shadow",
 		"/policies?app="+longApp, "/policies?search=%3Cb%3E", "/deleted",
 		"/policies/visitors", "/policies/watched", "/policies/sleeping", "/policies/people", "/policies/jobs", "/policies/fallow", "/policies/"+longPolicy, "/policies/visitors?range=30d",
 		"/policies/visitors/history", "/policies/gone/history", "/policies/visitors/diff", "/policies/visitors/diff?from=0&to=5", "/policies/visitors/diff?from=5&to=5",
-		"/keys", "/keys?policy=visitors", "/keys?app=shop&policy=people", "/keys?app=unused", "/keys?view=banned", "/keys?view=banned&policy=visitors", "/keys?view=one",
+		"/keys", "/keys?policy=visitors", "/keys?app=shop&policy=people", "/keys?app=unused", "/keys?view=banned",
+		"/keys?view=banned&policy=visitors", "/keys?view=one",
 		"/import", "/apps", "/users", "/users/ada", "/users/rob", "/users/fay", "/users/admin", "/users/max@example.com",
 		"/audit", "/audit?action=policy.&outcome=done", "/audit?actor=nobody", "/settings", "/account",
 	)
@@ -120,17 +122,22 @@ func composing() []state {
 		state{name: "a preview while it is filled in", user: "admin", path: "/new",
 			on: typed("#quota", "many") + `.then(() => ` + until(`document.querySelector("[aria-invalid]")`) + `)`},
 		state{name: "a preview", user: "admin", path: "/new", send: form("do", "preview", "name", "fresh",
-			"apps", "shop", "quota", "7", "period", "2", "unit", "h", "key", "ip", "algorithm", "token-bucket", "mode", "shadow")},
-		state{name: "every mistake of a new policy", user: "admin", path: "/new", status: wrongForm, send: form("do", "save", "name", "NO", "quota", "x", "period", "0", "unit", "year",
-			"key", "k ey", "path", "nopath", "host", "h h", "methods", "G(T", "on_limit", "wait", "wait", "x", "ban_after", "x", "ban_for", "y", "ban_max", "z", "mode", "x", "algorithm", "x",
+			"apps", "shop", "quota", "7", "period", "2", "unit", "h", "key", "ip", "algorithm", "token-bucket",
+			"mode", "shadow")},
+		state{name: "every mistake of a new policy", user: "admin", path: "/new", status: wrongForm, send: form(
+			"do", "save", "name", "NO", "quota", "x", "period", "0", "unit", "year",
+			"key", "k ey", "path", "nopath", "host", "h h", "methods", "G(T", "on_limit", "wait", "wait", "x",
+			"ban_after", "x", "ban_for", "y", "ban_max", "z", "mode", "x", "algorithm", "x",
 			"cost", "x", "refund", "x", "count_only", "y", "except", "x", "headers", "x", "query", "x", "claims", "x",
 			"plans", "x", "plan_by", "", "overrides", "y", "allow_networks", "n", "deny_keys", "\x00", "on_store_error", "x", "priority", "x", "comment", strings.Repeat("x", 600), "debt", "x", "segments", "x", "burst", "x")},
 		state{name: "mistakes of a calendar", user: "admin", path: "/new", status: wrongForm,
-			send: form("do", "save", "algorithm", "calendar", "calendar", "x", "tz", "Nowhere", "start", "99", "quota", "1", "name", "x")},
+			send: form("do", "save", "algorithm", "calendar", "calendar", "x", "tz", "Nowhere", "start", "99",
+				"quota", "1", "name", "x")},
 		state{name: "mistakes of an edit", user: "admin", path: "/policies/visitors/edit", status: wrongForm,
 			send: form("do", "save", "version", "5", "quota", "x")},
 		state{name: "a conflict", user: "admin", path: "/policies/visitors/edit", status: http.StatusConflict,
-			send: form("do", "save", "version", "1", "name", "visitors", "description", hostile, "apps", "shop", "quota", "7", "period", "1", "unit", "h", "algorithm", "sliding-log", "key", "ip", "mode", "shadow", "priority", "0")},
+			send: form("do", "save", "version", "1", "name", "visitors", "description", hostile, "apps", "shop", "quota", "7",
+				"period", "1", "unit", "h", "algorithm", "sliding-log", "key", "ip", "mode", "shadow", "priority", "0")},
 		state{name: "what is drawn", user: "admin", path: "/new", on: fetched("/drawing.svg?limit=5/1m")},
 		state{name: "what is checked", user: "admin", path: "/new", on: fetched("/validate?quota=5")},
 	)
@@ -238,9 +245,11 @@ func atHook(path string, fields url.Values) func() string {
 
 // alerting makes a webhook and changes it.
 func alerting() []state {
-	hook := form("name", hostile, "url", "http://127.0.0.1:1/"+strings.Repeat("x", 200), "apps", "shop", "repeat_after", "4h",
-		"conditions", "refused", "conditions.refused.over", "1", "conditions.refused.count", "1", "conditions.refused.minutes", "1")
-	wrong := form("name", "", "url", "x", "apps", "none", "repeat_after", "x", "conditions", "refused", "conditions.refused.over", "x",
+	hook := form("name", hostile, "url", "http://127.0.0.1:1/"+strings.Repeat("x", 200), "apps", "shop",
+		"repeat_after", "4h", "conditions", "refused", "conditions.refused.over", "1",
+		"conditions.refused.count", "1", "conditions.refused.minutes", "1")
+	wrong := form("name", "", "url", "x", "apps", "none", "repeat_after", "x", "conditions", "refused",
+		"conditions.refused.over", "x",
 		"conditions.refused.count", "x", "conditions.refused.minutes", "x", "conditions.refused.policy", "N\x01O")
 	at := func(name, path string, fields url.Values) state {
 		return state{name: name, user: "admin", path: "/alerts", then: atHook(path, fields)}
@@ -434,7 +443,8 @@ func emptyStates() []part {
 		state{name: "the first application", user: "admin", path: "/apps", send: form("name", "shop")},
 		state{name: "no policies yet", user: "admin", path: "/policies"},
 		state{name: "a policy without Redis", user: "admin", path: "/new",
-			send: form("do", "save", "name", "first", "apps", "shop", "algorithm", "gcra", "quota", "5", "period", "1", "unit", "m", "key", "ip", "mode", "shadow", "priority", "0")},
+			send: form("do", "save", "name", "first", "apps", "shop", "algorithm", "gcra", "quota", "5", "period", "1",
+				"unit", "m", "key", "ip", "mode", "shadow", "priority", "0")},
 		state{name: "a key without Redis", user: "admin", path: "/keys?policy=first&key=x"},
 	)}}
 }

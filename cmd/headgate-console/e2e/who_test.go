@@ -87,7 +87,8 @@ func (j *journey) banFromWho() {
 func (j *journey) row(b *tab, want string) {
 	j.t.Helper()
 	b.until("the row is "+want, func() bool {
-		return eval[string](b, `[...document.querySelector("tbody tr").children].slice(0, 3).map((c) => c.innerText.trim().split("\n")[0]).join(" ")`) == want
+		return eval[string](b, `[...document.querySelector("tbody tr").children].slice(0, 3)
+			.map((c) => c.innerText.trim().split("\n")[0]).join(" ")`) == want
 	})
 }
 
@@ -97,5 +98,6 @@ func (j *journey) act(name string) {
 	b := j.tab
 	b.steps += 2
 	b.do(b.hit(named("Actions on 127.0.0.1 under login")))
-	b.loads(b.hit(chromedp.Search(fmt.Sprintf(`//form[@popover][input[@name="policy"][@value="login"]]//button[normalize-space()=%q]`, name))))
+	const entry = `//form[@popover][input[@name="policy"][@value="login"]]//button[normalize-space()=%q]`
+	b.loads(b.hit(chromedp.Search(fmt.Sprintf(entry, name))))
 }

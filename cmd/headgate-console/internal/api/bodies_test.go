@@ -105,6 +105,7 @@ func TestBodyMalformedIsRefused(t *testing.T) {
 		if b.pattern == "POST /api/policies/{name}/overrides" {
 			most = maxOverridesBody
 		}
+
 		for name, c := range map[string]struct {
 			body   string
 			status int

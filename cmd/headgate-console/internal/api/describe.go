@@ -173,6 +173,8 @@ func (d *describer) schema(t reflect.Type) object {
 	if t.Implements(reflect.TypeFor[encoding.TextMarshaler]()) {
 		return object{"type": "string"}
 	}
+
+	// A pointer stands for a value that may be null, and one to an int64 for a version.
 	switch t.Kind() {
 	case reflect.Pointer:
 		if t.Elem().Kind() == reflect.Int64 {

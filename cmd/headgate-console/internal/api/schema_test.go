@@ -51,6 +51,7 @@ func (c checker) check(schema any, v any, where string) (list []string) {
 	if s == nil {
 		return []string{where + ": there is no schema"}
 	}
+
 	// A keyword that is not known here would be a rule that is not checked.
 	for keyword, want := range s {
 		switch keyword {

@@ -150,7 +150,7 @@ func (w *worker) plan(ctx context.Context) (*plan, error) {
 		q.Set("compare", "yes") // to see is enough
 	}
 	p, err := w.console.post(ctx, w.reader.set, q, "api", "import", "plan")
-	return p, w.placed(err)
+	return p, placed(err, w.placeOf)
 }
 
 // diff writes how the console differs from the files, and returns the exit code.
@@ -237,7 +237,7 @@ func (w *worker) carryOut(ctx context.Context, p *plan) error {
 		q.Set("base", strconv.FormatInt(p.Base, 10))
 		_, err := w.console.post(ctx, w.reader.set, q, "api", "import")
 		if !isMoved(err) {
-			return w.withUnknownOutcome(w.placed(err), "policies", "policy")
+			return w.withUnknownOutcome(placed(err, w.placeOf), "policies", "policy")
 		}
 
 		again, err := w.plan(ctx)
@@ -263,8 +263,16 @@ func (w *worker) withUnknownOutcome(err error, all, one string) error {
 		"%s changes no %s twice, so run it again", err, all, w.command, one)
 }
 
-// placed names the file and the line of each mistake that the console has found.
-func (w *worker) placed(err error) error {
+// placeOf returns the file and the line of a field of a policy, or "".
+func (w *worker) placeOf(policy, field string) string {
+	if s, ok := w.reader.sources[policy]; ok {
+		return s.placeOf(field)
+	}
+	return ""
+}
+
+// placed names the place of each mistake that the console has found, where it has one.
+func placed(err error, placeOf func(policy, field string) string) error {
 	var p *problem
 	if !errors.As(err, &p) || len(p.Errors) == 0 {
 		return err
@@ -279,10 +287,9 @@ func (w *worker) placed(err error) error {
 		if f.Policy != "" {
 			text = fmt.Sprintf("policy %q: %s", f.Policy, text)
 		}
-		if s, ok := w.reader.sources[f.Policy]; ok {
-			text = s.placeOf(f.Field) + ": " + text
+		if at := placeOf(f.Policy, f.Field); at != "" {
+			text = at + ": " + text
 		}
-
 		lines = append(lines, errors.New(text))
 	}
 

@@ -112,7 +112,8 @@ func (g *given) flags(usage io.Writer) *flag.FlagSet {
 		f.PrintDefaults()
 	}
 
-	f.Func("f", "`directory` of YAML files with policies and of overrides.json files, or such a file; may be repeated", appendTo(&g.paths))
+	f.Func("f", "`directory` of YAML files with policies and of overrides.json files, or such a file; may be repeated",
+		appendTo(&g.paths))
 	f.StringVar(&g.address, "url", "", "`URL` of the console, such as https://console.example.com; also in "+EnvURL)
 	f.StringVar(&g.tokenFile, "token-file", "",
 		"`file` with an API token of the console; else the token comes from "+EnvToken)

@@ -153,27 +153,7 @@ func (w *worker) sendOverrides(
 
 	var over overridesPlan
 	err = w.console.send(ctx, body, q, &over, path...)
-	return &over, w.placedOverrides(err)
-}
-
-// placedOverrides names the file of each mistake that the console has found.
-func (w *worker) placedOverrides(err error) error {
-	var p *problem
-	if !errors.As(err, &p) || len(p.Errors) == 0 {
-		return err
-	}
-	lines := []error{p}
-	for _, f := range p.Errors {
-		text := f.Message
-		if f.Field != "" {
-			text = f.Field + ": " + text
-		}
-		if f.Policy != "" {
-			text = fmt.Sprintf("%s: policy %q: %s", w.reader.overridesIn[f.Policy], f.Policy, text)
-		}
-		lines = append(lines, errors.New(text))
-	}
-	return errors.Join(lines...)
+	return &over, placed(err, func(policy, _ string) string { return w.reader.overridesIn[policy] })
 }
 
 var errOverridesConflict = errors.New(
@@ -219,6 +199,8 @@ func (p *printer) overrides(over *overridesPlan) {
 	if over == nil {
 		return
 	}
+
+	// The steps are in the order of the policies.
 	steps := over.Steps
 	for _, c := range over.Policies {
 		if c.Set+c.Removed == 0 {
@@ -226,6 +208,7 @@ func (p *printer) overrides(over *overridesPlan) {
 		}
 		p.writeLine("overrides of %s: %d to set, %d to remove, %d unchanged, %d in the console alone, %d ended",
 			c.Policy, c.Set, c.Removed, c.Unchanged, c.Missing, c.Ended)
+
 		for ; len(steps) > 0 && steps[0].Policy == c.Policy; steps = steps[1:] {
 			if steps[0].Before != "" {
 				p.writeLine("  - %s: %s", steps[0].Key, steps[0].Before)
@@ -235,6 +218,7 @@ func (p *printer) overrides(over *overridesPlan) {
 			}
 		}
 	}
+
 	if more := over.Changes - len(over.Steps); more > 0 {
 		p.writeLine("  and %d more", more)
 	}

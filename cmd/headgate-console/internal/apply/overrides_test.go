@@ -37,7 +37,8 @@ func (w *world) override(name, key, limit string) {
 func TestApplyWritesOverrides(t *testing.T) {
 	w := newWorld(t)
 	w.write("api.yaml", byUser)
-	w.raw("api.overrides.json", `{"overrides": {"api": {"a*": "5/1h", "b": {"limit": "6/1h", "until": "2099-01-02T03:04:05Z"}}}}`)
+	w.raw("api.overrides.json",
+		`{"overrides": {"api": {"a*": "5/1h", "b": {"limit": "6/1h", "until": "2099-01-02T03:04:05Z"}}}}`)
 
 	// The policy does not exist yet, and a dry run writes nothing.
 	const later = "overrides of api: compared once the policy is written\n"

@@ -209,7 +209,8 @@ policies:
 	w.must(err)
 	data, err := w.Export(t.Context(), w.admin, YAML, "")
 	w.must(err)
-	if own := "\n  plans:\n    pro: 500/1h\n"; strings.Count(string(data), own) != 2 || strings.HasPrefix(string(data), "plans") {
+	const own = "\n  plans:\n    pro: 500/1h\n"
+	if text := string(data); strings.Count(text, own) != 2 || strings.HasPrefix(text, "plans") {
 		t.Errorf("want a table in each policy:\n%s", data)
 	}
 

@@ -210,7 +210,8 @@ func matrix() []row {
 			return err
 		}, readers},
 		{"LookUpEach", func(ctx context.Context, w *world, a Actor) error {
-			_, err := w.LookUpEach(ctx, a, "x", 10, func(policy.Policy) bool { return true }, func(policy.Policy) string { return "x" },
+			_, err := w.LookUpEach(ctx, a, "x", 10, func(policy.Policy) bool { return true },
+				func(policy.Policy) string { return "x" },
 				func(context.Context, policy.Policy, string) error { return nil })
 			return err
 		}, everyone},

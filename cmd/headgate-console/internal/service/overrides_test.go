@@ -341,6 +341,7 @@ func TestOverridesOfAPolicyAreBounded(t *testing.T) {
 func TestOverridesOfTwoConsoles(t *testing.T) {
 	everyEngine(t, func(t *testing.T, w *world) {
 		w.create(byUser("p"))
+
 		var both sync.WaitGroup
 		for c, s := range []*Service{w.Service, w.another()} {
 			both.Go(func() {
@@ -353,9 +354,11 @@ func TestOverridesOfTwoConsoles(t *testing.T) {
 			})
 		}
 		both.Wait()
+
 		if list, _ := w.outgoing(0); len(list) != 40 {
 			t.Errorf("%d changes, want 40", len(list))
 		}
+
 		seen := map[int64]bool{}
 		w.must(w.db.View(t.Context(), func(tx *store.Tx) error {
 			rows, err := tx.ChangedOverrides(0, 100)

@@ -312,7 +312,8 @@ func TestWouldRefuseAfterAChangeOfOverrides(t *testing.T) {
 		w.override("p", "heavy=")
 		w.override("p", "b=90/1m until "+now.Add(-10*time.Minute).Format(time.RFC3339Nano))
 		w.clock.pass(now.Sub(w.clock.now()))
-		w.wants(w.admin, p, enforce, "It would have refused 1,200 of 2,400 requests of the last 6 minutes, at least 1 caller.")
+		w.wants(w.admin, p, enforce,
+			"It would have refused 1,200 of 2,400 requests of the last 6 minutes, at least 1 caller.")
 		w.override("p", "b=")
 		w.wants(w.admin, p, enforce, "What it would have refused in the last hour is not known: until a few minutes ago "+
 			"its requests were counted in another way.")

@@ -238,6 +238,7 @@ func TestWebhookForAllIsOfAdministrators(t *testing.T) {
 func TestEscapeWebhooks(t *testing.T) {
 	w := newWorld(t)
 	b := w.as("admin")
+
 	said := ""
 	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(500)
@@ -246,6 +247,7 @@ func TestEscapeWebhooks(t *testing.T) {
 	t.Cleanup(receiver.Close)
 	h := w.watch(receiver.URL)
 	page := "/alerts?webhook=" + h.ID
+
 	for i, text := range injections() {
 		draft := h.WebhookDraft
 		draft.Name = "x" + text[:min(len(text), service.MaxWebhookName-1)]
@@ -254,6 +256,8 @@ func TestEscapeWebhooks(t *testing.T) {
 			draft.URL = receiver.URL
 			w.must(w.UpdateWebhook(t.Context(), w.admin, h.ID, draft))
 		}
+
+		// To be sent takes long, so not each text is an answer of the receiver.
 		if said = text; i%10 == 0 {
 			b.post("/alerts/"+h.ID+"/test", nil).goes(page + "&tested=yes")
 		}
@@ -262,6 +266,7 @@ func TestEscapeWebhooks(t *testing.T) {
 		if name := words(got.byID("webhook")); name != strings.TrimSpace(draft.Name) {
 			t.Errorf("the heading is %q, want %q", name, draft.Name)
 		}
+
 		for _, form := range []url.Values{{"name": {text}, "url": {text}, "repeat_after": {text}, "apps": {text},
 			"conditions": {text}}, {"conditions": {"refused"}, "conditions.refused.over": {text},
 			"conditions.refused.policy": {text}}} {

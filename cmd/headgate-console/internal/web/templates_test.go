@@ -205,7 +205,8 @@ func TestFormOrderAndFolds(t *testing.T) {
 	}
 
 	for name, want := range map[string]map[string]string{
-		"":        {"counting": "+ burst, debt, exact window, calendar, at the same time", "banning": "+ ban callers who go on"},
+		"": {"counting": "+ burst, debt, exact window, calendar, at the same time",
+			"banning": "+ ban callers who go on"},
 		"login":   {"counting": "Sliding log Change", "banning": "Ban after 20 refusals in 1m for 10m, up to 24h Change"},
 		"plans":   {"planned": "Plans free: 1000/1h, pro: 100000/1h burst=500 · Plan by user Change"},
 		"webhook": {"counting": "At once at most 50 Change"},
@@ -252,7 +253,8 @@ func TestPreviewSaysWhatIsMissing(t *testing.T) {
 		{func() { form.Set("name", "No Name") }, "100 requests a minute", []string{"Name", "Applications"}},
 		{func() { form["name"], form["apps"] = []string{"x"}, []string{"a"} }, "100 requests a minute", nil},
 		{func() { form.Set("period", "0") }, "This appears as soon as", []string{"Period"}},
-		{func() { form["quota"], form["path"] = []string{"0"}, []string{"x"} }, "This appears as soon as", []string{"Path", "Requests", "Period"}},
+		{func() { form["quota"], form["path"] = []string{"0"}, []string{"x"} }, "This appears as soon as",
+			[]string{"Path", "Requests", "Period"}},
 	} {
 		row.change()
 

@@ -135,7 +135,8 @@ func TestFormGreysOutWhatNoInstanceCanDo(t *testing.T) {
 
 	// A policy that has it already can be edited, and loses nothing.
 	w.fleet.instances = []policy.Instance{behind}
-	b.post("/new", filled("name", "p", "apps", "a", "key", "user", "plans", "pro: 9/1m", "plan_by", "x")).goes("/policies/p?done=created")
+	b.post("/new", filled("name", "p", "apps", "a", "key", "user", "plans", "pro: 9/1m", "plan_by",
+		"x")).goes("/policies/p?done=created")
 	edit := b.get("/policies/p/edit").want(http.StatusOK)
 	if got := strings.Join(edit.disabled(), " "); got != "allow_networks deny_networks" {
 		t.Errorf("%q is greyed out", got)

@@ -80,20 +80,8 @@ var hidden = []string{
 // so that every one that is believed is a caller of its own.
 func Forgeries() []Forgery {
 	var all []Forgery
-	// The number of a set is in the address that it forges, so that each poses as a caller of its
-	// own.
-	n := 0
 	add := func(name string, headers ...[2]string) {
-		n++
-		h := http.Header{}
-		for _, pair := range headers {
-			value := pair[1]
-			if strings.Contains(value, "%s") || strings.Contains(value, "%[1]s") {
-				value = fmt.Sprintf(value, address(n))
-			}
-			h[pair[0]] = append(h[pair[0]], value)
-		}
-		all = append(all, Forgery{fmt.Sprintf("%d: %s", n, name), h})
+		all = append(all, forgery(len(all)+1, name, headers))
 	}
 
 	// Headers that name the caller.
@@ -139,6 +127,20 @@ func Forgeries() []Forgery {
 	add("Connection hides all", [2]string{"Connection", "close, " + strings.Join(hidden, ", ")})
 
 	return all
+}
+
+// forgery returns the n-th set of headers. Its number is in the address that it forges, so that
+// each poses as a caller of its own.
+func forgery(n int, name string, headers [][2]string) Forgery {
+	h := http.Header{}
+	for _, pair := range headers {
+		value := pair[1]
+		if strings.Contains(value, "%s") || strings.Contains(value, "%[1]s") {
+			value = fmt.Sprintf(value, address(n))
+		}
+		h[pair[0]] = append(h[pair[0]], value)
+	}
+	return Forgery{fmt.Sprintf("%d: %s", n, name), h}
 }
 
 // address returns an address that no other small n has.
