@@ -78,7 +78,6 @@ func TestDecodeLinesOfTablesWithoutRoomOrPolicies(t *testing.T) {
 		return text
 	}
 
-
 	for text, want := range map[string][]string{
 		text(table): nil,
 		text(wide): {
@@ -176,6 +175,7 @@ func TestFormatKeepsTablesOfPlans(t *testing.T) {
 		"# two\nplans:\n  t: {a: 1/1m}\n"
 	const first = "# one\n# two\nplans:\n  t:\n    a: 1/1m\npolicies:\n- name: a\n  apps:\n  - a\n  limit: 1/1m\n" +
 		"  plans: t\n  plan_by: user\n  key: user\n"
+
 	if got, err := policyyaml.Format([]byte(behind)); err != nil || string(got) != first {
 		t.Errorf("%v\n%s\nwant\n%s", err, got, first)
 	}
@@ -229,6 +229,7 @@ func TestEncodeJSONOfLinesKeepsTablesOfPlans(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if got, err := lines.EncodeJSON(set); err != nil || string(got) != formattedJSON {
 		t.Errorf("%v\n%s\nwant\n%s", err, got, formattedJSON)
 	}
