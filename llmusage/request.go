@@ -58,8 +58,14 @@ func ReadRequest(body []byte) Request {
 			o.add(2, value)
 		case "n", "best_of":
 			r.Answers = max(r.Answers, countIn(value))
-		case "generationConfig", "generation_config", "inferenceConfig", "options":
-			r.readTable(&o, value)
+		case "generationConfig":
+			o.addTable(0, r.readTable(&o, value))
+		case "generation_config":
+			o.addTable(1, r.readTable(&o, value))
+		case "inferenceConfig":
+			o.addTable(2, r.readTable(&o, value))
+		case "options":
+			o.addTable(3, r.readTable(&o, value))
 		}
 	}
 	r.Output = o.largest()
@@ -73,8 +79,9 @@ func ReadRequest(body []byte) Request {
 	return r
 }
 
-// readTable reads what may be a table.
-func (r *Request) readTable(o *outputs, text []byte) {
+// readTable reads what may be a table, and returns the names of outputs that it has.
+func (r *Request) readTable(all *outputs, text []byte) (names uint8) {
+	var o outputs
 	f := fieldsOf(text)
 	for name, value, ok := f.field(); ok; name, value, ok = f.field() {
 		switch string(name) {
@@ -90,12 +97,28 @@ func (r *Request) readTable(o *outputs, text []byte) {
 			r.Answers = max(r.Answers, countIn(value))
 		}
 	}
+
+	all.most = max(all.most, o.most)
+	all.numbers, all.nones = all.numbers|o.numbers, all.nones|o.nones
+	return o.numbers | o.nones
 }
 
 // outputs are the numbers of tokens that a request names for an answer. The zero value has none.
 type outputs struct {
 	most           int64
 	numbers, nones uint8 // of the names that have a number, and that have none: a bit each
+
+	tables [4]uint8 // the names in each table that there was
+	were   [4]bool  // which tables there were
+}
+
+// addTable notes the names in a table. Of one that is repeated an API may read either, so a name
+// that stands in one of both alone has no number in the other.
+func (o *outputs) addTable(table int, names uint8) {
+	if o.were[table] {
+		o.nones |= o.tables[table] ^ names
+	}
+	o.tables[table], o.were[table] = o.tables[table]|names, true
 }
 
 // add adds the value of a name, which is one of eight.

@@ -80,8 +80,8 @@ func TestRequestIsReadHoweverItIsWritten(t *testing.T) {
 		`{"n\"":9,"":9,"x":"\"n\":9","n":2}`:            " 0 2",
 		`{"a":{"n":9},"b":[{"n":9},"}"],"c":"{","n":1}`: " 0 1",
 		`{"n":5,"n":3}`: " 0 5", // an API may read either
-		`{"options":{"num_predict":7},"options":{}}`: " 7 0",
-		`{"options":[{"num_predict":7}]}`:            " 0 0",
+		`{"options":{"num_predict":7},"options":{"num_predict":5}}`: " 7 0",
+		`{"options":[{"num_predict":7}]}`:                           " 0 0",
 
 		// A name that has a number and none may mean either to an API.
 		`{"max_tokens":5,"max_tokens":null}`:                                                                unbounded,
@@ -91,6 +91,12 @@ func TestRequestIsReadHoweverItIsWritten(t *testing.T) {
 		`{"max_output_tokens":null,"options":{"num_predict":7,"maxOutputTokens":-1,"max_output_tokens":3}}`: " 7 0",
 		`{"options":{"num_predict":7,"num_predict":-1}}`:                                                    unbounded,
 		`{"options":{"num_predict":7},"options":{"num_predict":-1}}`:                                        unbounded,
+		`{"options":{"num_predict":7},"options":{}}`:                                                        unbounded,
+		`{"options":{},"options":{"num_predict":7}}`:                                                        unbounded,
+		`{"options":{"num_predict":7},"options":null}`:                                                      unbounded,
+		`{"inferenceConfig":{"maxTokens":7},"inferenceConfig":{"temperature":1}}`:                           unbounded,
+		`{"generationConfig":{"maxOutputTokens":7},"generation_config":{"temperature":1}}`:                  " 7 0",
+		`{"generationConfig":{"candidateCount":2},"generationConfig":{"topK":1}}`:                           " 0 2",
 		`{"generationConfig":{"maxOutputTokens":7,"maxOutputTokens":null}}`:                                 unbounded,
 		`{"inferenceConfig":{"maxTokens":7,"maxTokens":null}}`:                                              unbounded,
 		`{"generation_config":{"max_output_tokens":null,"max_output_tokens":1}}`:                            unbounded,
