@@ -3,11 +3,14 @@
 package main
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 // hold puts a pipe in place of a file, and returns once the process reads it, which does not end
@@ -32,7 +35,8 @@ func (p *process) hold(t *testing.T, path string, before func()) {
 	})
 }
 
-// A file that cannot be read to its end keeps the gateway from reading it, and from nothing else.
+// A file that cannot be read to its end keeps the gateway from reading its configuration, and from
+// nothing else.
 func TestGatewayEndsWhileAFileHangs(t *testing.T) {
 	upstream := "upstream: " + says(t, "a") + "\n"
 	for name, c := range map[string]struct {
@@ -72,4 +76,28 @@ func TestGatewayEndsWhileAFileHangs(t *testing.T) {
 	if code := p.end(t); code != 1 || !strings.Contains(p.output(), "before the configuration was read") {
 		t.Errorf("it ended with %d:\n%s", code, p.output())
 	}
+}
+
+// A read that takes long is told once, and its result is that of a quick one.
+func TestSlowReadIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		told := 0
+		slow := func() { told++ }
+
+		got, ok := await(t.Context(), slow, func() int { time.Sleep(slowRead - 1); return 1 })
+		if got != 1 || !ok || told != 0 {
+			t.Errorf("a quick read: %d, %v, told %d times", got, ok, told)
+		}
+		got, ok = await(t.Context(), slow, func() int { time.Sleep(3 * slowRead); return 2 })
+		if got != 2 || !ok || told != 1 {
+			t.Errorf("a slow read: %d, %v, told %d times", got, ok, told)
+		}
+
+		ctx, stop := context.WithTimeout(t.Context(), time.Second)
+		defer stop()
+		if got, ok = await(ctx, slow, func() int { time.Sleep(slowRead); return 3 }); got != 0 || ok || told != 1 {
+			t.Errorf("at the end: %d, %v, told %d times", got, ok, told)
+		}
+		time.Sleep(slowRead) // for the read that was left behind
+	})
 }

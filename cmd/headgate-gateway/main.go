@@ -85,10 +85,13 @@ func receive() signals {
 // run checks, or serves until the first signal and then ends within the time-out, or at once at
 // the second. It writes answers to out, and the log to w.
 func run(s signals, args, environ []string, out, w io.Writer) (err error) {
-	c, err := config.Config{}, error(nil)
-	if !await(s.soft, func() { c, err = config.Parse(args, environ, w) }) {
+	slow := func() { fmt.Fprintln(w, "headgate-gateway: the files of the configuration are still being read") }
+	p, ok := await(s.soft, slow, func() parsed { return parse(args, environ, w) })
+	if !ok {
 		return errors.New("a signal came before the configuration was read")
 	}
+
+	c, err := p.config, p.err
 	switch {
 	case errors.Is(err, flag.ErrHelp):
 		return nil

@@ -87,11 +87,15 @@ func (r *reloader) follow(ctx context.Context, hangups <-chan os.Signal) {
 			byHangup = true
 		case now := <-look:
 			// What cannot be read may be half of a file, or a certificate before its time.
-			var changed, settled bool
-			if !await(ctx, func() { changed, settled = r.files.Look(r.read, now) }) {
+			type look struct{ changed, settled bool }
+			l, ok := await(ctx, r.tellSlow, func() (l look) {
+				l.changed, l.settled = r.files.Look(r.read, now)
+				return l
+			})
+			if !ok {
 				return
 			}
-			if !settled || !changed && !r.invalid {
+			if !l.settled || !l.changed && !r.invalid {
 				continue
 			}
 		}
@@ -104,30 +108,55 @@ func (r *reloader) follow(ctx context.Context, hangups <-chan os.Signal) {
 	}
 }
 
-// await calls a function that reads files, and reports whether it has ended before the context. A
-// read of a pipe, or of a file system that hangs, may never end; its goroutine is left behind.
-func await(ctx context.Context, read func()) bool {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		read()
-	}()
-	select {
-	case <-done:
-		return true
-	case <-ctx.Done():
-		return false
+// slowRead is how long a read of files takes before people are told that it is waited for.
+const slowRead = 10 * time.Second
+
+// await calls a function that reads files and returns its result, or false if the context ends
+// before. A read of a pipe, or of a file system that hangs, may never end: slow is called once, and
+// the goroutine of the read is left behind when the context ends.
+func await[T any](ctx context.Context, slow func(), read func() T) (result T, ok bool) {
+	done := make(chan T, 1)
+	go func() { done <- read() }()
+
+	late := time.After(slowRead)
+	for {
+		select {
+		case result = <-done:
+			return result, true
+		case <-late:
+			slow()
+		case <-ctx.Done():
+			return result, false
+		}
 	}
+}
+
+// tellSlow says that files are waited for.
+func (r *reloader) tellSlow() {
+	r.gateway.logger.Error("the files of the configuration are still being read, so no change of them comes into force",
+		"for", slowRead.String())
+}
+
+// parsed is a configuration as it was read, or the mistakes in it.
+type parsed struct {
+	config config.Config
+	err    error
+}
+
+// parse reads the configuration. It writes what the flag package prints to w.
+func parse(args, environ []string, w io.Writer) (p parsed) {
+	p.config, p.err = config.Parse(args, environ, w)
+	return p
 }
 
 // reload reads the configuration and puts it in force, or nothing of it.
 func (r *reloader) reload(ctx context.Context, byHangup bool) {
 	g := r.gateway
-	var c config.Config
-	var err error
-	if !await(ctx, func() { c, err = config.Parse(r.args, r.environ, io.Discard) }) {
+	p, ok := await(ctx, r.tellSlow, func() parsed { return parse(r.args, r.environ, io.Discard) })
+	if !ok {
 		return
 	}
+	c, err := p.config, p.err
 	r.read = c.Origin.Files
 
 	before := g.serving.Load()
