@@ -133,13 +133,25 @@ func engineOf(url string) (engine, error) {
 		"database: the URL is neither sqlite:///path/of/file nor mysql://user:password@host/database")
 }
 
-// Close ends all connections.
+// Close ends all connections. The file of SQLite has every change then, so that a copy of it alone
+// has them too.
 func (d *DB) Close() error {
 	if d.read == d.write {
 		return d.write.Close()
 	}
-	return errors.Join(d.read.Close(), d.write.Close())
+
+	// The last connection moves the changes from the log beside the file into the file. One whose
+	// transaction was cut off may end a little later, in the background, so they are moved here. A
+	// disk that is full leaves them in the log, which the next start reads.
+	closed := d.read.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), checkpointTime)
+	defer cancel()
+	_, _ = d.write.ExecContext(ctx, "PRAGMA wal_checkpoint(FULL)")
+	return errors.Join(closed, d.write.Close())
 }
+
+// checkpointTime bounds the wait for other programs that use the file.
+const checkpointTime = 5 * time.Second
 
 // Full reports whether the last write failed because there was no space.
 func (d *DB) Full() bool { return d.full.Load() }

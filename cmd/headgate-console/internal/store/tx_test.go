@@ -286,3 +286,28 @@ func TestSQLIsMadeOfConstantsAndPlaceholders(t *testing.T) {
 		}
 	}
 }
+
+// A connection that is still in use keeps no change out of the file.
+func TestCloseLeavesEveryChangeInTheFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "console.db")
+	db := open(t, "sqlite://"+path)
+	update(t, db, func(tx *Tx) error { return tx.SetSetting("name", "value") })
+
+	// It ends after the file was copied, as one may whose transaction was cut off.
+	busy, err := db.read.Conn(t.Context())
+	must(t, err)
+	defer busy.Close()
+	rows, err := busy.QueryContext(t.Context(), "SELECT * FROM settings")
+	must(t, err)
+	defer rows.Close()
+	must(t, db.Close())
+
+	data, err := os.ReadFile(path)
+	must(t, err)
+	other := filepath.Join(t.TempDir(), "copy.db")
+	must(t, os.WriteFile(other, data, 0o600))
+	copied := open(t, "sqlite://"+other)
+	if n := count(t, copied, "SELECT COUNT(*) FROM settings WHERE name = 'name'"); n != 1 {
+		t.Errorf("the copy has %d of 1 changes", n)
+	}
+}
