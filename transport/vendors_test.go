@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-var update = flag.Bool("update", false, "write the table of docs/clients.md")
+var update = flag.Bool("update", false, "write the table of docs/vendors.md")
 
 // vendors are the fields that vendors document, by the title of the page, and what is read of them
-// at noon. They are the table of docs/clients.md.
+// at noon. They are the table of docs/vendors.md.
 var vendors = []struct {
 	server, source string
 	status         int
@@ -96,7 +96,7 @@ func TestTableOfVendors(t *testing.T) {
 			strings.ReplaceAll(v.fields, "|", "`<br>`"), read)
 	}
 
-	const page, begin, end = "../docs/clients.md", "<!-- vendors -->\n", "<!-- end of vendors -->\n"
+	const page, begin, end = "../docs/vendors.md", "<!-- vendors -->\n", "<!-- end of vendors -->\n"
 	text, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)
