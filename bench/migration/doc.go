@@ -1,3 +1,3 @@
-// Package migration tests the rows of docs/migrating.md: it runs each row on headgate
+// Package migration tests the rows of docs/peers.md: it runs each row on headgate
 // and on its peer.
 package migration

@@ -18,8 +18,8 @@ import (
 	"github.com/headgate/headgate/store/memstore"
 )
 
-// These tests compare headgate with its peers in the rows of docs/migrating.md about
-// functions that wait, book or take a part.
+// These tests compare headgate with its peers in the functions that wait, book or take a part, as
+// docs/migrating.md and docs/peers.md say.
 
 // open returns a limiter with one limit, whose clock is that of the bubble.
 func open(limit string) *limiter.Limiter {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -21,11 +22,11 @@ import (
 	"github.com/headgate/headgate/store/memstore"
 )
 
-// migration is a row of docs/migrating.md: a peer's setting, the limit that stands
+// migration is a row of docs/peers.md: a peer's setting, the limit that stands
 // for it, and what both admit.
 type migration struct{ peer, setting, limit, atOnce, hammered, same string }
 
-// TestMigration runs each row of docs/migrating.md on the peer and on headgate.
+// TestMigration runs each row of docs/peers.md on the peer and on headgate.
 func TestMigration(t *testing.T) {
 	// Each row is tried, and none is missing for a setting that the peers have.
 	rows, tried := readMigrations(t), map[string]bool{}
@@ -40,7 +41,7 @@ func TestMigration(t *testing.T) {
 
 			// The failure prints the row that the page should have.
 			if got := measure(t, peer, row); got != row {
-				t.Errorf("the row in docs/migrating.md should be\n| `%s` | `%s` | %s | %s | %s |\nand is\n| `%s` | `%s` | %s | %s | %s |",
+				t.Errorf("the row in docs/peers.md should be\n| `%s` | `%s` | %s | %s | %s |\nand is\n| `%s` | `%s` | %s | %s | %s |",
 					got.setting, got.limit, got.atOnce, got.hammered, got.same,
 					row.setting, row.limit, row.atOnce, row.hammered, row.same)
 			}
@@ -50,8 +51,34 @@ func TestMigration(t *testing.T) {
 	for library, settings := range peers {
 		for setting := range settings {
 			if !tried[library+setting] {
-				t.Errorf("docs/migrating.md has no row for %s: %s", library, setting)
+				t.Errorf("docs/peers.md has no row for %s: %s", library, setting)
 			}
+		}
+	}
+}
+
+// The settings of docs/migrating.md are among the rows, with the same limits.
+func TestSettingsAreAmongTheRows(t *testing.T) {
+	limits := map[string][]string{}
+	for _, row := range readMigrations(t) {
+		limits[row.setting] = append(limits[row.setting], row.limit)
+	}
+
+	text, err := os.ReadFile("../../docs/migrating.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(text), "\n## Settings\n")
+	table, _, _ = strings.Cut(table, "\n## ")
+
+	// Behind the code of a setting the name of its library may follow.
+	rows := regexp.MustCompile("(?m)^\\| `([^`]+)`[^|]*\\| `([^`]+)` \\|").FindAllStringSubmatch(table, -1)
+	if len(rows) < 10 {
+		t.Errorf("docs/migrating.md has %d settings", len(rows))
+	}
+	for _, row := range rows {
+		if setting, limit := row[1], row[2]; !slices.Contains(limits[setting], limit) {
+			t.Errorf("%s: the limit is %s, and docs/peers.md has %q", setting, limit, limits[setting])
 		}
 	}
 }
@@ -59,7 +86,7 @@ func TestMigration(t *testing.T) {
 // readMigrations returns the rows with five cells, of which the first two are code.
 func readMigrations(t *testing.T) (rows []migration) {
 	t.Helper()
-	text, err := os.ReadFile("../../docs/migrating.md")
+	text, err := os.ReadFile("../../docs/peers.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -216,7 +243,7 @@ func headgate(t *testing.T, l core.Limit, instants []time.Duration) (admitted []
 	return admitted
 }
 
-// TestMigrationDifferences tests statements about peers that docs/migrating.md makes
+// TestMigrationDifferences tests statements about peers that docs/peers.md makes
 // outside of its tables.
 func TestMigrationDifferences(t *testing.T) {
 	t.Run("Echo forgets a client after ExpiresIn", func(t *testing.T) {

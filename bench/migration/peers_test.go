@@ -37,7 +37,7 @@ import (
 // of the requests of one client, made at these instants after the first, it admits.
 type peer func(t *testing.T, instants []time.Duration) []bool
 
-// peers are the settings in docs/migrating.md, by the heading and the text that they
+// peers are the settings in docs/peers.md, by the heading and the text that they
 // have there.
 var peers = map[string]map[string]peer{
 	"ulule/limiter": {

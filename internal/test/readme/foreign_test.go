@@ -25,8 +25,8 @@ var foreign = map[string]string{
 	"mistakes":    "api_key a_b", // which the pages say are not to be written
 }
 
-// leftColumn is the first cell of the tables of docs/migrating.md: it has what the library that is
-// left has.
+// leftColumn is the first cell of the tables of docs/migrating.md and docs/peers.md: it has what
+// the other library has.
 var leftColumn = regexp.MustCompile(`^\|[^|]*\|`)
 
 // isForeign reports whether inline code is a name of others.
@@ -38,5 +38,6 @@ func isForeign(p *page, s span) bool {
 		}
 	}
 	line := strings.Split(p.text, "\n")[s.line-1]
-	return p.path == "docs/migrating.md" && strings.Contains(leftColumn.FindString(line), "`"+s.text+"`")
+	return (p.path == "docs/migrating.md" || p.path == "docs/peers.md") &&
+		strings.Contains(leftColumn.FindString(line), "`"+s.text+"`")
 }
