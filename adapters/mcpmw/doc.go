@@ -23,6 +23,10 @@
 // caller whom a rule denies gets [CodeDenied]. If the store cannot decide and a rule fails
 // closed, the code is [CodeUnavailable].
 //
+// A RefundIf gets 200 for a result, 500 for a result that is a tool's error, for a panic and for
+// the code -32603, 400 for -32700 and -32600, 404 for -32601, 422 for -32602, 499 and 504 for a
+// context that was cancelled or has expired, and 520 for other errors.
+//
 // The SDK reads the whole message before the middleware runs, so a refused call has cost that.
 // It answers methods that it does not know uncounted, and tools that it does not know are
 // counted like others; see [Config].
