@@ -18,62 +18,40 @@ type Change struct {
 	After  string `json:"after"`
 }
 
-// field is a field that people edit, the text of its value, and what takes over the value of
-// another policy.
-type field struct {
+// fields are all fields that people edit, in the order of display, with the text of a value.
+var fields = []struct {
 	name string
 	text func(*policy.Policy) string
-	take func(p, from *policy.Policy)
+}{
+	{"name", func(p *policy.Policy) string { return p.Name }},
+	{"description", func(p *policy.Policy) string { return p.Description }},
+	{"apps", func(p *policy.Policy) string { return strings.Join(p.Apps, ", ") }},
+	{"limit", limitText},
+	{"cost", costText},
+	{"refund", func(p *policy.Policy) string { return strings.Join(p.Refund, ", ") }},
+	{"count_only", func(p *policy.Policy) string { return strings.Join(p.CountOnly, ", ") }},
+	{"plans", func(p *policy.Policy) string { return limitsText(p.Plans) }},
+	{"plan_by", func(p *policy.Policy) string { return p.PlanBy }},
+	{"overrides", func(p *policy.Policy) string { return limitsText(p.Overrides) }},
+	{"key", func(p *policy.Policy) string { return p.Key }},
+	{"match.methods", func(p *policy.Policy) string { return strings.Join(p.Match.Methods, ", ") }},
+	{"match.host", func(p *policy.Policy) string { return p.Match.Host }},
+	{"match.path", func(p *policy.Policy) string { return p.Match.Path }},
+	{"match.except", func(p *policy.Policy) string { return strings.Join(p.Match.Except, ", ") }},
+	{"match.headers", func(p *policy.Policy) string { return tableText(p.Match.Headers) }},
+	{"match.query", func(p *policy.Policy) string { return tableText(p.Match.Query) }},
+	{"match.claims", func(p *policy.Policy) string { return tableText(p.Match.Claims) }},
+	{"access", accessText},
+	{"on_limit", func(p *policy.Policy) string { return p.OnLimit }},
+	{"enforce", func(p *policy.Policy) string { return shareText(p.Enforce) }},
+	{"warn", func(p *policy.Policy) string { return shareText(p.Warn) }},
+	{"ban", func(p *policy.Policy) string { return p.Ban.String() }},
+	{"on_store_error", func(p *policy.Policy) string { return p.OnStoreError }},
+	{"mode", func(p *policy.Policy) string { return unlessZero(p, p.Mode.String()) }},
+	{"priority", func(p *policy.Policy) string { return unlessZero(p, strconv.Itoa(p.Priority)) }},
 }
 
-// fields are all fields that people edit, in the order of display.
-var fields = []field{
-	{"name", func(p *policy.Policy) string { return p.Name }, func(p, from *policy.Policy) { p.Name = from.Name }},
-	{"description", func(p *policy.Policy) string { return p.Description },
-		func(p, from *policy.Policy) { p.Description = from.Description }},
-	{"apps", func(p *policy.Policy) string { return strings.Join(p.Apps, ", ") },
-		func(p, from *policy.Policy) { p.Apps = from.Apps }},
-	{"limit", limitText, func(p, from *policy.Policy) { p.Limit = from.Limit }},
-	{"cost", costText, func(p, from *policy.Policy) { p.Cost = from.Cost }},
-	{"refund", func(p *policy.Policy) string { return strings.Join(p.Refund, ", ") },
-		func(p, from *policy.Policy) { p.Refund = from.Refund }},
-	{"count_only", func(p *policy.Policy) string { return strings.Join(p.CountOnly, ", ") },
-		func(p, from *policy.Policy) { p.CountOnly = from.CountOnly }},
-	{"plans", plansText, func(p, from *policy.Policy) { p.Plans = from.Plans }},
-	{"plan_by", func(p *policy.Policy) string { return p.PlanBy },
-		func(p, from *policy.Policy) { p.PlanBy = from.PlanBy }},
-	{"overrides", overridesText, func(p, from *policy.Policy) { p.Overrides = from.Overrides }},
-	{"key", func(p *policy.Policy) string { return p.Key }, func(p, from *policy.Policy) { p.Key = from.Key }},
-	{"match.methods", func(p *policy.Policy) string { return strings.Join(p.Match.Methods, ", ") },
-		func(p, from *policy.Policy) { p.Match.Methods = from.Match.Methods }},
-	{"match.host", func(p *policy.Policy) string { return p.Match.Host },
-		func(p, from *policy.Policy) { p.Match.Host = from.Match.Host }},
-	{"match.path", func(p *policy.Policy) string { return p.Match.Path },
-		func(p, from *policy.Policy) { p.Match.Path = from.Match.Path }},
-	{"match.except", func(p *policy.Policy) string { return strings.Join(p.Match.Except, ", ") },
-		func(p, from *policy.Policy) { p.Match.Except = from.Match.Except }},
-	{"match.headers", func(p *policy.Policy) string { return tableText(p.Match.Headers) },
-		func(p, from *policy.Policy) { p.Match.Headers = from.Match.Headers }},
-	{"match.query", func(p *policy.Policy) string { return tableText(p.Match.Query) },
-		func(p, from *policy.Policy) { p.Match.Query = from.Match.Query }},
-	{"match.claims", func(p *policy.Policy) string { return tableText(p.Match.Claims) },
-		func(p, from *policy.Policy) { p.Match.Claims = from.Match.Claims }},
-	{"access", accessText, func(p, from *policy.Policy) { p.Access = from.Access }},
-	{"on_limit", func(p *policy.Policy) string { return p.OnLimit },
-		func(p, from *policy.Policy) { p.OnLimit = from.OnLimit }},
-	{"enforce", func(p *policy.Policy) string { return shareText(p.Enforce) },
-		func(p, from *policy.Policy) { p.Enforce = from.Enforce }},
-	{"warn", func(p *policy.Policy) string { return shareText(p.Warn) },
-		func(p, from *policy.Policy) { p.Warn = from.Warn }},
-	{"ban", func(p *policy.Policy) string { return p.Ban.String() }, func(p, from *policy.Policy) { p.Ban = from.Ban }},
-	{"on_store_error", func(p *policy.Policy) string { return p.OnStoreError },
-		func(p, from *policy.Policy) { p.OnStoreError = from.OnStoreError }},
-	{"mode", modeText, func(p, from *policy.Policy) { p.Mode = from.Mode }},
-	{"priority", priorityText, func(p, from *policy.Policy) { p.Priority = from.Priority }},
-}
-
-// The zero policy, which is compared with a new one, has no limit, and the texts
-// of its mode and priority are left out too.
+// limitText returns a limit, or "" for that of the zero policy, which is compared with a new one.
 func limitText(p *policy.Policy) string {
 	if p.Limit.Quota == 0 {
 		return ""
@@ -112,11 +90,7 @@ func tableText(table map[string]policy.Values) string {
 	return strings.Join(parts, ", ")
 }
 
-// plansText returns, say, "free: 1000/1h, pro: 100000/1h".
-func plansText(p *policy.Policy) string { return limitsText(p.Plans) }
-
-func overridesText(p *policy.Policy) string { return limitsText(p.Overrides) }
-
+// limitsText returns, say, "free: 1000/1h, pro: 100000/1h".
 func limitsText[L fmt.Stringer](limits map[string]L) string {
 	var parts []string
 	for _, name := range slices.Sorted(maps.Keys(limits)) {
@@ -150,18 +124,12 @@ func accessText(p *policy.Policy) string {
 	return strings.Join(parts, "; ")
 }
 
-func modeText(p *policy.Policy) string {
+// unlessZero returns the text of a field of a policy, or "" for the zero policy.
+func unlessZero(p *policy.Policy, text string) string {
 	if p.Name == "" {
 		return ""
 	}
-	return p.Mode.String()
-}
-
-func priorityText(p *policy.Policy) string {
-	if p.Name == "" {
-		return ""
-	}
-	return strconv.Itoa(p.Priority)
+	return text
 }
 
 // Diff lists the fields that differ, in the order in which a page shows them. It
