@@ -132,7 +132,7 @@ func TestBackupByToken(t *testing.T) {
 		if slices.Contains([]string{"BackupByToken", "Access", "Logout"}, r.method) {
 			continue
 		}
-		if err := r.call(ctx, w, token); !errors.Is(err, ErrDenied) && !errors.Is(err, ErrNotLoggedIn) {
+		if err := r.call(call{w, ctx, token}); !errors.Is(err, ErrDenied) && !errors.Is(err, ErrNotLoggedIn) {
 			t.Errorf("%s by a token for backups: %v", r.method, err)
 		}
 	}

@@ -42,10 +42,24 @@ func verdictOf(err error) verdict {
 var columns = []string{"administrator", "owner of a", "viewer of a", "owner of b", "owner's token",
 	"owner's read token", "administrator's token", "newcomer", "disabled", "nobody"}
 
+// call is what a method of a world is called with.
+type call struct {
+	*world
+	ctx context.Context
+	a   Actor
+}
+
+// errOf returns the error of a call, and errOf2 that of one with two other results.
+func errOf(_ any, err error) error     { return err }
+func errOf2(_, _ any, err error) error { return err }
+
+// untouched leaves a key as it is.
+func untouched(context.Context, policy.Policy, string) error { return nil }
+
 // row is a method and what each actor may do with it.
 type row struct {
 	method string
-	call   func(ctx context.Context, w *world, a Actor) error
+	call   func(call) error
 	want   []verdict
 }
 
@@ -67,220 +81,120 @@ func matrix() []row {
 
 	return []row{
 		// Policies are read by those who have a role in an application of the policy.
-		{"Policy", func(ctx context.Context, w *world, a Actor) error {
-			_, err := w.Policy(ctx, a, "p")
-			return err
-		}, readers},
-		{"History", func(ctx context.Context, w *world, a Actor) error {
-			_, err := w.History(ctx, a, "p", 0, 0)
-			return err
-		}, readers},
-		{"Revision", func(ctx context.Context, w *world, a Actor) error {
-			_, err := w.Revision(ctx, a, "p", 1)
-			return err
-		}, readers},
-		{"SeenInShadow", func(ctx context.Context, w *world, a Actor) error {
-			_, err := w.SeenInShadow(ctx, a, "p")
-			return err
-		}, readers},
+		{"Policy", func(c call) error { return errOf(c.Policy(c.ctx, c.a, "p")) }, readers},
+		{"History", func(c call) error { return errOf(c.History(c.ctx, c.a, "p", 0, 0)) }, readers},
+		{"Revision", func(c call) error { return errOf(c.Revision(c.ctx, c.a, "p", 1)) }, readers},
+		{"SeenInShadow", func(c call) error { return errOf(c.SeenInShadow(c.ctx, c.a, "p")) }, readers},
 
 		// A policy that is hidden is answered as one that does not exist, so it is refused to none.
-		{"WouldRefuse", func(ctx context.Context, w *world, a Actor) error {
-			_, err := w.WouldRefuse(ctx, a, sample("p", "a"))
-			return err
-		}, everyone},
-		{"FreeName", func(ctx context.Context, w *world, a Actor) error {
-			_, err := w.FreeName(ctx, a, "p")
-			return err
-		}, everyone},
+		{"WouldRefuse", func(c call) error { return errOf(c.WouldRefuse(c.ctx, c.a, sample("p", "a"))) }, everyone},
+		{"FreeName", func(c call) error { return errOf(c.FreeName(c.ctx, c.a, "p")) }, everyone},
 
 		// Lists show each actor what is theirs, so they are refused to none.
-		{"Policies", func(ctx context.Context, w *world, a Actor) error {
-			_, err := w.Policies(ctx, a, Query{})
-			return err
-		}, everyone},
-		{"List", func(ctx context.Context, w *world, a Actor) error {
-			_, err := w.List(ctx, a, Query{})
-			return err
-		}, everyone},
+		{"Policies", func(c call) error { return errOf(c.Policies(c.ctx, c.a, Query{})) }, everyone},
+		{"List", func(c call) error { return errOf(c.List(c.ctx, c.a, Query{})) }, everyone},
 
 		// Changes of many policies need the right to each.
-		{"PlanSwitch", func(ctx context.Context, w *world, a Actor) error {
-			_, err := w.PlanSwitch(ctx, a, []PolicyVersion{{"p", 1}}, policy.Off)
-			return err
+		{"PlanSwitch", func(c call) error {
+			return errOf(c.PlanSwitch(c.ctx, c.a, []PolicyVersion{{"p", 1}}, policy.Off))
 		}, writers},
-		{"SwitchPolicies", func(ctx context.Context, w *world, a Actor) error {
-			_, err := w.SwitchPolicies(ctx, a, []PolicyVersion{{"p", 1}}, policy.Off)
-			return err
+		{"SwitchPolicies", func(c call) error {
+			return errOf(c.SwitchPolicies(c.ctx, c.a, []PolicyVersion{{"p", 1}}, policy.Off))
 		}, writers},
-		{"UndoSwitch", func(ctx context.Context, w *world, a Actor) error {
+		{"UndoSwitch", func(c call) error {
 			// An actor takes back what they have changed at an instant, and there is nothing.
-			if err := w.UndoSwitch(ctx, a, time.Unix(0, 0)); !errors.Is(err, ErrNotFound) {
+			if err := c.UndoSwitch(c.ctx, c.a, time.Unix(0, 0)); !errors.Is(err, ErrNotFound) {
 				return err
 			}
 			return nil
 		}, everyone},
-		{"SwitchedAt", func(ctx context.Context, w *world, a Actor) error {
-			_, err := w.SwitchedAt(ctx, a, time.Unix(0, 0))
-			return err
-		}, everyone},
+		{"SwitchedAt", func(c call) error { return errOf(c.SwitchedAt(c.ctx, c.a, time.Unix(0, 0))) }, everyone},
 
-		{"PoliciesOf", func(ctx context.Context, w *world, a Actor) error {
-			_, err := w.PoliciesOf(ctx, a, "")
-			return err
-		}, everyone},
-		{"Reasons", func(ctx context.Context, w *world, a Actor) error {
-			_, err := w.Reasons(ctx, a, nil)
-			return err
-		}, everyone},
-		{"Export", func(ctx context.Context, w *world, a Actor) error {
-			_, err := w.Export(ctx, a, YAML, "")
-			return err
-		}, everyone},
-		{"Publishing", func(ctx context.Context, w *world, a Actor) error {
-			_, err := w.Publishing(ctx, a)
-			return err
-		}, everyone},
-		{"Unable", func(ctx context.Context, w *world, a Actor) error {
-			_, _, err := w.Unable(ctx, a)
-			return err
-		}, everyone},
-		{"TakeOver", func(ctx context.Context, w *world, a Actor) error {
-			return w.TakeOver(ctx, a, "7.abc", "p is lost")
-		}, managers},
-		{"Deleted", func(ctx context.Context, w *world, a Actor) error {
-			_, _, err := w.Deleted(ctx, a, 1, 0)
-			return err
-		}, everyone},
+		{"PoliciesOf", func(c call) error { return errOf(c.PoliciesOf(c.ctx, c.a, "")) }, everyone},
+		{"Reasons", func(c call) error { return errOf(c.Reasons(c.ctx, c.a, nil)) }, everyone},
+		{"Export", func(c call) error { return errOf(c.Export(c.ctx, c.a, YAML, "")) }, everyone},
+		{"Publishing", func(c call) error { return errOf(c.Publishing(c.ctx, c.a)) }, everyone},
+		{"Unable", func(c call) error { return errOf2(c.Unable(c.ctx, c.a)) }, everyone},
+		{"TakeOver", func(c call) error { return c.TakeOver(c.ctx, c.a, "7.abc", "p is lost") }, managers},
+		{"Deleted", func(c call) error { return errOf2(c.Deleted(c.ctx, c.a, 1, 0)) }, everyone},
 
 		// The traffic of an application is read like a policy of it.
-		{"Traffic", func(ctx context.Context, w *world, a Actor) error {
-			_, err := w.Traffic(ctx, a, TrafficQuery{App: "a"})
-			return err
+		{"Traffic", func(c call) error { return errOf(c.Traffic(c.ctx, c.a, TrafficQuery{App: "a"})) }, readers},
+		{"TrafficByPolicy", func(c call) error {
+			return errOf(c.TrafficByPolicy(c.ctx, c.a, TrafficQuery{App: "a"}))
 		}, readers},
-		{"TrafficByPolicy", func(ctx context.Context, w *world, a Actor) error {
-			_, err := w.TrafficByPolicy(ctx, a, TrafficQuery{App: "a"})
-			return err
+		{"TrafficCSV", func(c call) error {
+			return c.TrafficCSV(c.ctx, c.a, TrafficQuery{App: "a"}, io.Discard)
 		}, readers},
-		{"TrafficCSV", func(ctx context.Context, w *world, a Actor) error {
-			return w.TrafficCSV(ctx, a, TrafficQuery{App: "a"}, io.Discard)
-		}, readers},
-		{"TrafficByApp", func(ctx context.Context, w *world, a Actor) error {
-			_, err := w.TrafficByApp(ctx, a, TrafficQuery{})
-			return err
-		}, everyone},
-		{"Overview", func(ctx context.Context, w *world, a Actor) error {
-			_, err := w.Overview(ctx, a, TrafficQuery{App: "a"})
-			return err
-		}, readers},
-		{"Markers", func(ctx context.Context, w *world, a Actor) error {
-			_, err := w.Markers(ctx, a, TrafficQuery{App: "a"})
-			return err
-		}, readers},
-		{"Instances", func(ctx context.Context, w *world, a Actor) error {
-			_, err := w.Instances(ctx, a, "a")
-			return err
-		}, readers},
-		{"Apps", func(ctx context.Context, w *world, a Actor) error { _, err := w.Apps(ctx, a); return err }, everyone},
+		{"TrafficByApp", func(c call) error { return errOf(c.TrafficByApp(c.ctx, c.a, TrafficQuery{})) }, everyone},
+		{"Overview", func(c call) error { return errOf(c.Overview(c.ctx, c.a, TrafficQuery{App: "a"})) }, readers},
+		{"Markers", func(c call) error { return errOf(c.Markers(c.ctx, c.a, TrafficQuery{App: "a"})) }, readers},
+		{"Instances", func(c call) error { return errOf(c.Instances(c.ctx, c.a, "a")) }, readers},
+		{"Apps", func(c call) error { return errOf(c.Apps(c.ctx, c.a)) }, everyone},
 
 		// A creation is denied to those who do not own the application: there is nothing to hide.
-		{"CreatePolicy", func(ctx context.Context, w *world, a Actor) error {
-			_, err := w.CreatePolicy(ctx, a, sample("new", "a"))
-			return err
+		{"CreatePolicy", func(c call) error {
+			return errOf(c.CreatePolicy(c.ctx, c.a, sample("new", "a")))
 		}, []verdict{yes, yes, denied, denied, yes, denied, yes, change, out, out}},
 
-		{"UpdatePolicy", func(ctx context.Context, w *world, a Actor) error {
+		{"UpdatePolicy", func(c call) error {
 			p := sample("p", "a")
 			p.Version, p.Priority = 1, 5
-			_, err := w.UpdatePolicy(ctx, a, p)
+			_, err := c.UpdatePolicy(c.ctx, c.a, p)
 			return err
 		}, writers},
-		{"DeletePolicy", func(ctx context.Context, w *world, a Actor) error {
-			return w.DeletePolicy(ctx, a, "p", 1)
-		}, writers},
-		{"PolicyToEdit", func(ctx context.Context, w *world, a Actor) error {
-			_, err := w.PolicyToEdit(ctx, a, "policy.update", "p")
-			return err
+		{"DeletePolicy", func(c call) error { return c.DeletePolicy(c.ctx, c.a, "p", 1) }, writers},
+		{"PolicyToEdit", func(c call) error {
+			return errOf(c.PolicyToEdit(c.ctx, c.a, "policy.update", "p"))
 		}, writers},
 
 		// Keys of callers: looking is reading, and a ban, an exception or a limit of its own is a
 		// change of the policy.
-		{"Top", func(ctx context.Context, w *world, a Actor) error {
-			_, err := w.Top(ctx, a, "a")
-			return err
-		}, readers},
-		{"LookUpEach", func(ctx context.Context, w *world, a Actor) error {
-			_, err := w.LookUpEach(ctx, a, "x", 10, func(policy.Policy) bool { return true },
+		{"Top", func(c call) error { return errOf(c.Top(c.ctx, c.a, "a")) }, readers},
+		{"LookUpEach", func(c call) error {
+			_, err := c.LookUpEach(c.ctx, c.a, "x", 10, func(policy.Policy) bool { return true },
 				func(policy.Policy) string { return "x" },
-				func(context.Context, policy.Policy, string) error { return nil })
+				untouched)
 			return err
 		}, everyone},
 
-		{"ImposeBan", func(ctx context.Context, w *world, a Actor) error {
-			return w.ImposeBan(ctx, a, "p", "x", time.Minute,
+		{"ImposeBan", func(c call) error {
+			return c.ImposeBan(c.ctx, c.a, "p", "x", time.Minute,
 				func(context.Context, policy.Policy, string, time.Duration) error { return nil })
 		}, writers},
-		{"AllowKey", func(ctx context.Context, w *world, a Actor) error {
-			_, err := w.AllowKey(ctx, a, "p", "x", 7)
-			return err
+		{"AllowKey", func(c call) error { return errOf(c.AllowKey(c.ctx, c.a, "p", "x", 7)) }, writers},
+		{"LimitKey", func(c call) error { return errOf(c.LimitKey(c.ctx, c.a, "p", "x", nil, 7)) }, writers},
+		{"Overrides", func(c call) error { return errOf(c.Overrides(c.ctx, c.a, "p", OverridesQuery{})) }, readers},
+		{"SetOverride", func(c call) error {
+			return errOf(c.SetOverride(c.ctx, c.a, "p", OverrideChange{"x", "5/1m", ""}))
 		}, writers},
-		{"LimitKey", func(ctx context.Context, w *world, a Actor) error {
-			_, err := w.LimitKey(ctx, a, "p", "x", nil, 7)
-			return err
-		}, writers},
-		{"Overrides", func(ctx context.Context, w *world, a Actor) error {
-			_, err := w.Overrides(ctx, a, "p", OverridesQuery{})
-			return err
-		}, readers},
-		{"SetOverride", func(ctx context.Context, w *world, a Actor) error {
-			_, err := w.SetOverride(ctx, a, "p", OverrideChange{"x", "5/1m", ""})
-			return err
-		}, writers},
-		{"PlanOverrides", func(ctx context.Context, w *world, a Actor) error {
-			_, err := w.PlanOverrides(ctx, a, OverridesImport{Set: setOf("p x=5/1m")})
-			return err
+		{"PlanOverrides", func(c call) error {
+			return errOf(c.PlanOverrides(c.ctx, c.a, OverridesImport{Set: setOf("p x=5/1m")}))
 		}, aboutNames},
-		{"ImportOverrides", func(ctx context.Context, w *world, a Actor) error {
-			_, err := w.ImportOverrides(ctx, a, OverridesImport{Set: setOf("p x=5/1m")})
-			return err
+		{"ImportOverrides", func(c call) error {
+			return errOf(c.ImportOverrides(c.ctx, c.a, OverridesImport{Set: setOf("p x=5/1m")}))
 		}, aboutNames},
-		{"ExportOverrides", func(ctx context.Context, w *world, a Actor) error {
-			return w.ExportOverrides(ctx, a, "a", io.Discard)
-		}, readers},
-		{"ChangeOverrides", func(ctx context.Context, w *world, a Actor) error {
-			_, err := w.ChangeOverrides(ctx, a, "p", []OverrideChange{{"x", "5/1m", ""}})
-			return err
+		{"ExportOverrides", func(c call) error { return c.ExportOverrides(c.ctx, c.a, "a", io.Discard) }, readers},
+		{"ChangeOverrides", func(c call) error {
+			return errOf(c.ChangeOverrides(c.ctx, c.a, "p", []OverrideChange{{"x", "5/1m", ""}}))
 		}, writers},
-		{"LiftBan", func(ctx context.Context, w *world, a Actor) error {
-			return w.LiftBan(ctx, a, "p", "x", func(context.Context, policy.Policy, string) error { return nil })
-		}, writers},
+		{"LiftBan", func(c call) error { return c.LiftBan(c.ctx, c.a, "p", "x", untouched) }, writers},
 
-		{"KeyPolicy", func(ctx context.Context, w *world, a Actor) error {
-			_, err := w.KeyPolicy(ctx, a, "p", "x")
-			return err
-		}, readers},
-		{"LookUp", func(ctx context.Context, w *world, a Actor) error {
-			return w.LookUp(ctx, a, "p", "x", func(context.Context, policy.Policy, string) error { return nil })
-		}, readers},
-		{"AuditCSV", func(ctx context.Context, w *world, a Actor) error {
-			return w.AuditCSV(ctx, a, AuditQuery{}, io.Discard)
-		}, managers},
-		{"ResetKey", func(ctx context.Context, w *world, a Actor) error {
-			return w.ResetKey(ctx, a, "p", "x", func(context.Context, policy.Policy, string) error { return nil })
-		}, writers},
+		{"KeyPolicy", func(c call) error { return errOf(c.KeyPolicy(c.ctx, c.a, "p", "x")) }, readers},
+		{"LookUp", func(c call) error { return c.LookUp(c.ctx, c.a, "p", "x", untouched) }, readers},
+		{"AuditCSV", func(c call) error { return c.AuditCSV(c.ctx, c.a, AuditQuery{}, io.Discard) }, managers},
+		{"ResetKey", func(c call) error { return c.ResetKey(c.ctx, c.a, "p", "x", untouched) }, writers},
 
 		// Units of a key are changed as its counts are.
-		{"GrantKey", func(ctx context.Context, w *world, a Actor) error {
-			return w.GrantKey(ctx, a, "p", "192.0.2.7", 1, time.UnixMicro(w.now()).Add(time.Hour),
+		{"GrantKey", func(c call) error {
+			return c.GrantKey(c.ctx, c.a, "p", "192.0.2.7", 1, time.UnixMicro(c.now()).Add(time.Hour),
 				func(context.Context, policy.Policy, string) (core.Decision, error) {
 					return core.Decision{Allowed: true}, nil
 				})
 		}, writers},
-		{"RevokeKey", func(ctx context.Context, w *world, a Actor) error {
-			return w.RevokeKey(ctx, a, "p", "x", func(context.Context, policy.Policy, string) error { return nil })
-		}, writers},
-		{"DebitKey", func(ctx context.Context, w *world, a Actor) error {
-			_, err := w.DebitKey(ctx, a, "p", "192.0.2.7", 1,
+		{"RevokeKey", func(c call) error { return c.RevokeKey(c.ctx, c.a, "p", "x", untouched) }, writers},
+		{"DebitKey", func(c call) error {
+			_, err := c.DebitKey(c.ctx, c.a, "p", "192.0.2.7", 1,
 				func(context.Context, policy.Policy, string) (core.Decision, error) {
 					return core.Decision{Taken: 1}, nil
 				})
@@ -288,224 +202,137 @@ func matrix() []row {
 		}, writers},
 
 		// It writes what was refused elsewhere, and returns the refusal.
-		{"Refuse", func(ctx context.Context, w *world, a Actor) error { return w.Refuse(ctx, a, "x", "x", "x") },
+		{"Refuse", func(c call) error { return c.Refuse(c.ctx, c.a, "x", "x", "x") },
 			[]verdict{denied, denied, denied, denied, denied, denied, denied, change, out, out}},
 
-		{"Rollback", func(ctx context.Context, w *world, a Actor) error {
-			_, err := w.Rollback(ctx, a, "p", 1, 7)
-			return err
+		{"Rollback", func(c call) error { return errOf(c.Rollback(c.ctx, c.a, "p", 1, 7)) }, writers},
+		{"Undo", func(c call) error { return errOf(c.Undo(c.ctx, c.a, "p", 1)) }, writers},
+		{"Compare", func(c call) error { return errOf(c.Compare(c.ctx, c.a, "p", 0, 1)) }, readers},
+		{"PausePolicy", func(c call) error {
+			return errOf(c.PausePolicy(c.ctx, c.a, "p", 7, policy.Shadow, time.Hour))
 		}, writers},
-		{"Undo", func(ctx context.Context, w *world, a Actor) error {
-			_, err := w.Undo(ctx, a, "p", 1)
-			return err
-		}, writers},
-		{"Compare", func(ctx context.Context, w *world, a Actor) error {
-			_, err := w.Compare(ctx, a, "p", 0, 1)
-			return err
-		}, readers},
-		{"PausePolicy", func(ctx context.Context, w *world, a Actor) error {
-			_, err := w.PausePolicy(ctx, a, "p", 7, policy.Shadow, time.Hour)
-			return err
-		}, writers},
-		{"PauseOf", func(ctx context.Context, w *world, a Actor) error {
-			_, err := w.PauseOf(ctx, a, "p")
-			return err
-		}, readers},
-		{"CancelPause", func(ctx context.Context, w *world, a Actor) error {
-			return w.CancelPause(ctx, a, "p")
-		}, writers},
+		{"PauseOf", func(c call) error { return errOf(c.PauseOf(c.ctx, c.a, "p")) }, readers},
+		{"CancelPause", func(c call) error { return c.CancelPause(c.ctx, c.a, "p") }, writers},
 
 		// Webhooks are hidden from those who do not own all of their applications. A token to read
 		// shows its owner's webhooks, and changes none.
-		{"Webhooks", func(ctx context.Context, w *world, a Actor) error {
-			_, err := w.Webhooks(ctx, a)
-			return err
-		}, everyone},
-		{"Webhook", func(ctx context.Context, w *world, a Actor) error {
-			_, err := w.Webhook(ctx, a, w.hook.ID)
-			return err
-		}, owners},
-		{"CreateWebhook", func(ctx context.Context, w *world, a Actor) error {
-			_, _, err := w.CreateWebhook(ctx, a, hookFor("http://127.0.0.1:1", "a"))
-			return err
+		{"Webhooks", func(c call) error { return errOf(c.Webhooks(c.ctx, c.a)) }, everyone},
+		{"Webhook", func(c call) error { return errOf(c.Webhook(c.ctx, c.a, c.hook.ID)) }, owners},
+		{"CreateWebhook", func(c call) error {
+			return errOf2(c.CreateWebhook(c.ctx, c.a, hookFor("http://127.0.0.1:1", "a")))
 		}, []verdict{yes, yes, denied, denied, yes, denied, yes, change, out, out}},
-		{"UpdateWebhook", func(ctx context.Context, w *world, a Actor) error {
-			return w.UpdateWebhook(ctx, a, w.hook.ID, hookFor("http://127.0.0.1:1/other", "a"))
+		{"UpdateWebhook", func(c call) error {
+			return c.UpdateWebhook(c.ctx, c.a, c.hook.ID, hookFor("http://127.0.0.1:1/other", "a"))
 		}, keepers},
-		{"EnableWebhook", func(ctx context.Context, w *world, a Actor) error {
-			return w.EnableWebhook(ctx, a, w.hook.ID, false)
+		{"EnableWebhook", func(c call) error { return c.EnableWebhook(c.ctx, c.a, c.hook.ID, false) }, keepers},
+		{"RenewWebhookSecret", func(c call) error {
+			return errOf(c.RenewWebhookSecret(c.ctx, c.a, c.hook.ID))
 		}, keepers},
-		{"RenewWebhookSecret", func(ctx context.Context, w *world, a Actor) error {
-			_, err := w.RenewWebhookSecret(ctx, a, w.hook.ID)
-			return err
-		}, keepers},
-		{"TestWebhook", func(ctx context.Context, w *world, a Actor) error {
-			_, err := w.TestWebhook(ctx, a, w.hook.ID)
-			return err
-		}, keepers},
-		{"DeleteWebhook", func(ctx context.Context, w *world, a Actor) error {
-			return w.DeleteWebhook(ctx, a, w.watch("http://127.0.0.1:1", "a").ID)
+		{"TestWebhook", func(c call) error { return errOf(c.TestWebhook(c.ctx, c.a, c.hook.ID)) }, keepers},
+		{"DeleteWebhook", func(c call) error {
+			return c.DeleteWebhook(c.ctx, c.a, c.watch("http://127.0.0.1:1", "a").ID)
 		}, keepers},
 
 		// An import is denied as the creation of its policy would be.
-		{"PlanImport", func(ctx context.Context, w *world, a Actor) error {
-			_, err := w.PlanImport(ctx, a, importOf(w.t, sample("new", "a")))
-			return err
+		{"PlanImport", func(c call) error {
+			return errOf(c.PlanImport(c.ctx, c.a, importOf(c.t, sample("new", "a"))))
 		}, []verdict{yes, yes, denied, denied, yes, denied, yes, change, out, out}},
 		// Who owns any application may send an import.
-		{"AdmitImport", func(ctx context.Context, w *world, a Actor) error {
-			done, err := w.AdmitImport(ctx, a, false)
+		{"AdmitImport", func(c call) error {
+			done, err := c.AdmitImport(c.ctx, c.a, false)
 			if err == nil {
 				done()
 			}
 			return err
 		}, []verdict{yes, yes, yes, yes, yes, denied, yes, change, out, out}},
-		{"Import", func(ctx context.Context, w *world, a Actor) error {
-			_, err := w.Import(ctx, a, importOf(w.t, sample("new", "a")))
-			return err
+		{"Import", func(c call) error {
+			return errOf(c.Import(c.ctx, c.a, importOf(c.t, sample("new", "a"))))
 		}, []verdict{yes, yes, denied, denied, yes, denied, yes, change, out, out}},
 
 		// Users, applications and settings are for administrators who logged in themselves: their
 		// token manages nothing.
-		{"Audit", func(ctx context.Context, w *world, a Actor) error {
-			_, err := w.Audit(ctx, a, AuditQuery{})
-			return err
-		}, managers},
-		{"TokensOf", func(ctx context.Context, w *world, a Actor) error {
-			_, err := w.TokensOf(ctx, a, FirstUser)
-			return err
-		}, managers},
-		{"EndTokens", func(ctx context.Context, w *world, a Actor) error {
-			return w.EndTokens(ctx, a, "spare")
-		}, managers},
-		{"Backup", func(ctx context.Context, w *world, a Actor) error {
-			f, err := w.Backup(ctx, a, adminPassword, "")
+		{"Audit", func(c call) error { return errOf(c.Audit(c.ctx, c.a, AuditQuery{})) }, managers},
+		{"TokensOf", func(c call) error { return errOf(c.TokensOf(c.ctx, c.a, FirstUser)) }, managers},
+		{"EndTokens", func(c call) error { return c.EndTokens(c.ctx, c.a, "spare") }, managers},
+		{"Backup", func(c call) error {
+			f, err := c.Backup(c.ctx, c.a, adminPassword, "")
 			if err == nil {
 				err = f.Close()
 			}
 			return err
 		}, managers},
 		// TestBackupByToken has the tokens that may.
-		{"BackupByToken", func(ctx context.Context, w *world, a Actor) error {
-			_, err := w.BackupByToken(ctx, a)
-			return err
-		}, []verdict{denied, denied, denied, denied, denied, denied, denied, change, out, out}},
-		{"Users", func(ctx context.Context, w *world, a Actor) error {
-			_, err := w.Users(ctx, a)
-			return err
-		}, managers},
-		{"User", func(ctx context.Context, w *world, a Actor) error {
-			_, err := w.User(ctx, a, "spare")
-			return err
-		}, managers},
-		{"CreateUser", func(ctx context.Context, w *world, a Actor) error {
-			_, err := w.CreateUser(ctx, a, "x")
-			return err
-		}, managers},
-		{"ResetPassword", func(ctx context.Context, w *world, a Actor) error {
-			_, err := w.ResetPassword(ctx, a, "spare")
-			return err
-		}, managers},
-		{"DisableUser", func(ctx context.Context, w *world, a Actor) error {
-			return w.DisableUser(ctx, a, "spare")
-		}, managers},
-		{"EnableUser", func(ctx context.Context, w *world, a Actor) error {
-			return w.EnableUser(ctx, a, "spare")
-		}, managers},
-		{"Promote", func(ctx context.Context, w *world, a Actor) error {
-			return w.Promote(ctx, a, a.User())
-		}, []verdict{yes, denied, denied, denied, denied, denied, denied, change, out, out}},
-		{"Demote", func(ctx context.Context, w *world, a Actor) error { return w.Demote(ctx, a, "spare") }, managers},
-		{"SetRole", func(ctx context.Context, w *world, a Actor) error {
-			return w.SetRole(ctx, a, "spare", "a", Owner)
-		}, managers},
+		{"BackupByToken", func(c call) error { return errOf(c.BackupByToken(c.ctx, c.a)) },
+			[]verdict{denied, denied, denied, denied, denied, denied, denied, change, out, out}},
+		{"Users", func(c call) error { return errOf(c.Users(c.ctx, c.a)) }, managers},
+		{"User", func(c call) error { return errOf(c.User(c.ctx, c.a, "spare")) }, managers},
+		{"CreateUser", func(c call) error { return errOf(c.CreateUser(c.ctx, c.a, "x")) }, managers},
+		{"ResetPassword", func(c call) error { return errOf(c.ResetPassword(c.ctx, c.a, "spare")) }, managers},
+		{"DisableUser", func(c call) error { return c.DisableUser(c.ctx, c.a, "spare") }, managers},
+		{"EnableUser", func(c call) error { return c.EnableUser(c.ctx, c.a, "spare") }, managers},
+		{"Promote", func(c call) error { return c.Promote(c.ctx, c.a, c.a.User()) },
+			[]verdict{yes, denied, denied, denied, denied, denied, denied, change, out, out}},
+		{"Demote", func(c call) error { return c.Demote(c.ctx, c.a, "spare") }, managers},
+		{"SetRole", func(c call) error { return c.SetRole(c.ctx, c.a, "spare", "a", Owner) }, managers},
 
-		{"RemoveSecondFactor", func(ctx context.Context, w *world, a Actor) error {
-			return w.RemoveSecondFactor(ctx, a, "spare")
-		}, managers},
+		{"RemoveSecondFactor", func(c call) error { return c.RemoveSecondFactor(c.ctx, c.a, "spare") }, managers},
 
 		// One's own account is for the person, not for a token.
-		{"SecondFactor", func(ctx context.Context, w *world, a Actor) error {
-			_, err := w.SecondFactor(ctx, a)
-			return err
+		{"SecondFactor", func(c call) error { return errOf(c.SecondFactor(c.ctx, c.a)) }, persons},
+		{"BeginSecondFactor", func(c call) error {
+			return errOf(c.BeginSecondFactor(c.ctx, c.a, adminPassword))
 		}, persons},
-		{"BeginSecondFactor", func(ctx context.Context, w *world, a Actor) error {
-			_, err := w.BeginSecondFactor(ctx, a, adminPassword)
-			return err
+		{"SecondFactorSetup", func(c call) error {
+			return found(errOf(c.SecondFactorSetup(c.ctx, c.a)))
 		}, persons},
-		{"SecondFactorSetup", func(ctx context.Context, w *world, a Actor) error {
-			_, err := w.SecondFactorSetup(ctx, a)
-			return found(err)
+		{"ConfirmSecondFactor", func(c call) error {
+			return found(errOf(c.ConfirmSecondFactor(c.ctx, c.a, "000000")))
 		}, persons},
-		{"ConfirmSecondFactor", func(ctx context.Context, w *world, a Actor) error {
-			_, err := w.ConfirmSecondFactor(ctx, a, "000000")
-			return found(err)
+		{"RenewRecoveryCodes", func(c call) error {
+			return found(errOf(c.RenewRecoveryCodes(c.ctx, c.a, adminPassword, "000000")))
 		}, persons},
-		{"RenewRecoveryCodes", func(ctx context.Context, w *world, a Actor) error {
-			_, err := w.RenewRecoveryCodes(ctx, a, adminPassword, "000000")
-			return found(err)
-		}, persons},
-		{"DisableSecondFactor", func(ctx context.Context, w *world, a Actor) error {
-			return found(w.DisableSecondFactor(ctx, a, adminPassword, "000000"))
+		{"DisableSecondFactor", func(c call) error {
+			return found(c.DisableSecondFactor(c.ctx, c.a, adminPassword, "000000"))
 		}, persons},
 
-		{"CreateApp", func(ctx context.Context, w *world, a Actor) error {
-			return w.CreateApp(ctx, a, "x", "")
-		}, managers},
-		{"DescribeApp", func(ctx context.Context, w *world, a Actor) error {
-			return w.DescribeApp(ctx, a, "a", "x")
-		}, managers},
-		{"DeleteApp", func(ctx context.Context, w *world, a Actor) error { return w.DeleteApp(ctx, a, "c") }, managers},
-		{"Settings", func(ctx context.Context, w *world, a Actor) error {
-			_, err := w.Settings(ctx, a)
-			return err
-		}, managers},
-		{"SaveSettings", func(ctx context.Context, w *world, a Actor) error {
-			return w.SaveSettings(ctx, a, Settings{SessionIdle: time.Hour, SessionLife: 2 * time.Hour})
+		{"CreateApp", func(c call) error { return c.CreateApp(c.ctx, c.a, "x", "") }, managers},
+		{"DescribeApp", func(c call) error { return c.DescribeApp(c.ctx, c.a, "a", "x") }, managers},
+		{"DeleteApp", func(c call) error { return c.DeleteApp(c.ctx, c.a, "c") }, managers},
+		{"Settings", func(c call) error { return errOf(c.Settings(c.ctx, c.a)) }, managers},
+		{"SaveSettings", func(c call) error {
+			return c.SaveSettings(c.ctx, c.a, Settings{SessionIdle: time.Hour, SessionLife: 2 * time.Hour})
 		}, managers},
 
-		{"Sessions", func(ctx context.Context, w *world, a Actor) error {
-			_, err := w.Sessions(ctx, a)
-			return err
-		}, persons},
-		{"RevokeSession", func(ctx context.Context, w *world, a Actor) error {
-			if err := w.RevokeSession(ctx, a, "x"); !errors.Is(err, ErrNotFound) {
+		{"Sessions", func(c call) error { return errOf(c.Sessions(c.ctx, c.a)) }, persons},
+		{"RevokeSession", func(c call) error {
+			if err := c.RevokeSession(c.ctx, c.a, "x"); !errors.Is(err, ErrNotFound) {
 				return err
 			}
 			return nil
 		}, persons},
-		{"Tokens", func(ctx context.Context, w *world, a Actor) error {
-			_, err := w.Tokens(ctx, a)
-			return err
-		}, persons},
-		{"TokenLife", func(ctx context.Context, w *world, a Actor) error {
-			_, err := w.TokenLife(ctx, a)
-			return err
-		}, persons},
+		{"Tokens", func(c call) error { return errOf(c.Tokens(c.ctx, c.a)) }, persons},
+		{"TokenLife", func(c call) error { return errOf(c.TokenLife(c.ctx, c.a)) }, persons},
 
-		{"CreateToken", func(ctx context.Context, w *world, a Actor) error {
-			_, _, err := w.CreateToken(ctx, a, TokenDraft{Label: "x", Scope: Read, Life: time.Hour})
-			return err
+		{"CreateToken", func(c call) error {
+			return errOf2(c.CreateToken(c.ctx, c.a, TokenDraft{Label: "x", Scope: Read, Life: time.Hour}))
 		}, persons},
-		{"RevokeToken", func(ctx context.Context, w *world, a Actor) error {
-			if err := w.RevokeToken(ctx, a, "x"); !errors.Is(err, ErrNotFound) {
+		{"RevokeToken", func(c call) error {
+			if err := c.RevokeToken(c.ctx, c.a, "x"); !errors.Is(err, ErrNotFound) {
 				return err
 			}
 			return nil
 		}, persons},
 
 		// What everyone may who is logged in, also with a password to change.
-		{"Access", func(ctx context.Context, w *world, a Actor) error { _, err := w.Access(ctx, a); return err },
+		{"Access", func(c call) error { return errOf(c.Access(c.ctx, c.a)) },
 			[]verdict{yes, yes, yes, yes, yes, yes, yes, yes, out, out}},
-		{"Logout", func(ctx context.Context, w *world, a Actor) error { return w.Logout(ctx, a) },
+		{"Logout", func(c call) error { return c.Logout(c.ctx, c.a) },
 			[]verdict{yes, yes, yes, yes, yes, yes, yes, yes, yes, yes}},
-		{"ChangePassword", func(ctx context.Context, w *world, a Actor) error {
-			_, err := w.ChangePassword(ctx, a, userPassword, "seven green canals")
-			return err
+		{"ChangePassword", func(c call) error {
+			return errOf(c.ChangePassword(c.ctx, c.a, userPassword, "seven green canals"))
 		}, []verdict{yes, yes, yes, yes, out, out, out, yes, yes, out}}, // with ErrCredentials for some
-		{"ChangePasswordAndEndTokens", func(ctx context.Context, w *world, a Actor) error {
-			_, err := w.ChangePasswordAndEndTokens(ctx, a, userPassword, "seven green canals")
-			return err
+		{"ChangePasswordAndEndTokens", func(c call) error {
+			return errOf(c.ChangePasswordAndEndTokens(c.ctx, c.a, userPassword, "seven green canals"))
 		}, []verdict{yes, yes, yes, yes, out, out, out, yes, yes, out}},
 	}
 }
@@ -583,7 +410,7 @@ func (w *world) tryAll(t *testing.T, name string, a Actor, column int) {
 		}
 
 		before := refusals
-		got := verdictOf(r.call(t.Context(), w, a))
+		got := verdictOf(r.call(call{w, t.Context(), a}))
 		if got != r.want[column] {
 			t.Errorf("%s by %s: %s, want %s", r.method, name, got, r.want[column])
 		}
