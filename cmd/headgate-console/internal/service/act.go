@@ -47,6 +47,36 @@ func (s *Service) act(ctx context.Context, a Actor, lock, verb, object string, f
 	return s.actWith(ctx, a, []string{lock}, verb, object, f)
 }
 
+// answer is ask for what f reads.
+func answer[T any](
+	ctx context.Context, s *Service, a Actor, verb, object string, f func(*action) (T, error),
+) (v T, err error) {
+	err = s.ask(ctx, a, verb, object, func(d *action) (err error) {
+		v, err = f(d)
+		return err
+	})
+	return v, err
+}
+
+// view returns what f reads for the program itself.
+func view[T any](ctx context.Context, s *Service, f func(*store.Tx) (T, error)) (v T, err error) {
+	err = s.db.View(ctx, func(t *store.Tx) (err error) {
+		v, err = f(t)
+		return err
+	})
+	return v, err
+}
+
+// manage is act for what takes an administrator.
+func (s *Service) manage(ctx context.Context, a Actor, verb, object string, f func(*action) error) error {
+	return s.act(ctx, a, store.CounterUsers, verb, object, func(d *action) error {
+		if err := d.manage(); err != nil {
+			return err
+		}
+		return f(d)
+	})
+}
+
 // actWith is act with several counters. All of them are raised before f reads anything, so that
 // f sees what earlier actions with any of them have written.
 func (s *Service) actWith(
@@ -175,6 +205,6 @@ func (a *action) person() error {
 // done writes the row of the audit log.
 func (a *action) done(before, after string) error {
 	row := a.actor.auditRow(a.now, a.verb, a.object)
-	row.Outcome, row.Before, row.After = string(Done), before, after
+	row.Before, row.After = before, after
 	return a.AddAudit(row)
 }

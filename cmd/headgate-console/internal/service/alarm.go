@@ -62,11 +62,7 @@ func (a Alarm) Check(ctx context.Context) error {
 		return err
 	}
 
-	var w alertWatch
-	err = s.db.View(ctx, func(t *store.Tx) (err error) {
-		w, err = alertWatchOf(t)
-		return err
-	})
+	w, err := view(ctx, s, alertWatchOf)
 	if err != nil {
 		return err
 	}
@@ -130,10 +126,7 @@ func alertWatchOf(t *store.Tx) (w alertWatch, err error) {
 	}
 
 	// A webhook for all applications watches those that are added later, too.
-	apps, err := t.Apps()
-	for _, app := range apps {
-		w.apps = append(w.apps, app.Name)
-	}
+	w.apps, err = appNames(t)
 	return w, err
 }
 

@@ -132,12 +132,7 @@ type Due struct {
 // Due returns the messages that are to be sent now, at most one of each webhook. Messages about one
 // alert are sent in their order.
 func (a Alarm) Due(ctx context.Context) (list []Due, err error) {
-	var rows []store.Delivery
-	err = a.s.db.View(ctx, func(t *store.Tx) (err error) {
-		rows, err = t.WaitingDeliveries()
-		return err
-	})
-
+	rows, err := view(ctx, a.s, (*store.Tx).WaitingDeliveries)
 	now := a.s.now()
 	earlier, chosen := map[alertKey]bool{}, map[string]bool{}
 	for _, row := range rows {

@@ -32,23 +32,21 @@ func appOf(r store.App, access Access) App {
 }
 
 // Apps returns the applications in which the actor has a role, by name.
-func (s *Service) Apps(ctx context.Context, a Actor) (list []App, err error) {
-	err = s.ask(ctx, a, "app.list", "apps", func(d *action) error {
+func (s *Service) Apps(ctx context.Context, a Actor) ([]App, error) {
+	return answer(ctx, s, a, "app.list", "apps", func(d *action) (list []App, err error) {
 		rows, err := d.Apps()
-		list = nil
 		for _, r := range rows {
 			if app := appOf(r, d.access); app.Role != NoRole {
 				list = append(list, app)
 			}
 		}
-		return err
+		return list, err
 	})
-	return list, err
 }
 
 // CreateApp adds an application. It requires an administrator.
 func (s *Service) CreateApp(ctx context.Context, a Actor, name, description string) error {
-	return s.actOnApp(ctx, a, "app.create", name, func(d *action) error {
+	return s.manage(ctx, a, "app.create", appObject(name), func(d *action) error {
 		var f faults
 		f.add("name", policy.CheckApp(name))
 		f.add("description", textform.Check(description, MaxText))
@@ -74,14 +72,14 @@ func (a *action) addApp(name string) error {
 		return err
 	}
 	row := a.actor.auditRow(a.now, "app.create", appObject(name))
-	row.Outcome, row.After, row.Note = string(Done), appText(name, ""), "by an import"
+	row.After, row.Note = appText(name, ""), "by an import"
 	return a.AddAudit(row)
 }
 
 // DescribeApp changes the description of an application. It requires an
 // administrator.
 func (s *Service) DescribeApp(ctx context.Context, a Actor, name, description string) error {
-	return s.actOnApp(ctx, a, "app.update", name, func(d *action) error {
+	return s.manage(ctx, a, "app.update", appObject(name), func(d *action) error {
 		if err := textform.Check(description, MaxText); err != nil {
 			return invalid("description", err.Error())
 		}
@@ -146,22 +144,26 @@ func (s *Service) DeleteApp(ctx context.Context, a Actor, name string) error {
 	})
 }
 
-// actOnApp makes a change of an application, for which the actor has to be an administrator.
-func (s *Service) actOnApp(ctx context.Context, a Actor, verb, name string, f func(*action) error) error {
-	return s.act(ctx, a, store.CounterUsers, verb, appObject(name), func(d *action) error {
-		if err := d.manage(); err != nil {
-			return err
-		}
-		return f(d)
-	})
-}
-
 // app returns an application. It does not look up invalid names.
 func (a *action) app(name string) (store.App, error) {
 	if policy.CheckApp(name) != nil {
 		return store.App{}, ErrNotFound
 	}
 	return a.App(name)
+}
+
+// seesApp hides an application in which the actor has no role. All see "".
+func (a *action) seesApp(name string) error {
+	if name == "" {
+		return nil
+	}
+	if _, err := a.app(name); err != nil {
+		return err
+	}
+	if a.access.Role(name) == NoRole {
+		return a.hide()
+	}
+	return nil
 }
 
 // appText returns the form of an application in the audit log.

@@ -52,25 +52,22 @@ type AuditQuery struct {
 }
 
 // Audit returns a page of the audit log. It requires an administrator.
-func (s *Service) Audit(ctx context.Context, a Actor, q AuditQuery) (page []Entry, err error) {
+func (s *Service) Audit(ctx context.Context, a Actor, q AuditQuery) ([]Entry, error) {
 	if err := q.check(); err != nil {
 		return nil, err
 	}
 
-	err = s.ask(ctx, a, "audit.read", "audit", func(d *action) error {
+	return answer(ctx, s, a, "audit.read", "audit", func(d *action) ([]Entry, error) {
 		if err := d.manage(); err != nil {
-			return err
+			return nil, err
 		}
 
 		rows, err := d.FindAudit(store.AuditQuery{
 			Actor: q.Actor, Object: q.Object, Action: q.Action, Outcome: string(q.Outcome),
 			Since: microseconds(q.Since), Until: microseconds(q.Until), Before: q.Before, Limit: perPage(q.PerPage),
 		})
-		page = entriesOf(rows)
-		return err
+		return entriesOf(rows), err
 	})
-
-	return page, err
 }
 
 func (a *AuditQuery) check() error {
@@ -104,14 +101,14 @@ func entriesOf(rows []store.Audit) []Entry {
 // maxObject is the largest number of bytes of an object's name in the audit log.
 const maxObject = 160
 
-// auditRow returns a row of the audit log with the actor and the action filled in.
+// auditRow returns a row of the audit log of an action that was done.
 func (a Actor) auditRow(at int64, verb, object string) store.Audit {
 	via := a.via
 	if a.pause {
 		via = viaPause
 	}
 	return store.Audit{
-		At: at, Actor: a.user, Via: via, Action: verb, Object: sanitize(object, maxObject),
+		At: at, Actor: a.user, Via: via, Action: verb, Object: sanitize(object, maxObject), Outcome: string(Done),
 		RequestID: a.meta.RequestID, Address: a.meta.Address,
 	}
 }

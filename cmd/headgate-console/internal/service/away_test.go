@@ -73,12 +73,12 @@ func TestDatabaseKilledWriterLeavesNothing(t *testing.T) {
 	w.create(sample("p", "a"))
 
 	// The server dies between the deletion and the end of its transaction.
-	err := w.change(ctx, w.admin, deleted, "p", func(a *action) error {
+	_, err := w.change(ctx, w.admin, deleted, "p", func(a *action) (p policy.Policy, err error) {
 		if err := a.remove("p", 1, deleted); err != nil {
-			return err
+			return p, err
 		}
 		server.Restart(t)
-		return nil
+		return p, nil
 	})
 
 	wantErr(t, "the deletion", err, ErrUnavailable)

@@ -16,13 +16,13 @@ const FirstUser = "admin"
 // password.
 func (s *Service) Bootstrap(ctx context.Context) (password string, err error) {
 	// Mostly there are users, and no password has to be made.
-	users, err := s.userCount(ctx)
-	if err != nil || users > 0 {
+	users, err := view(ctx, s, (*store.Tx).Users)
+	if err != nil || len(users) > 0 {
 		return "", err
 	}
 
 	// Another program may be faster, so the transaction looks again.
-	password, err = s.withPassword(ctx, func(_, hash string) error {
+	password, err = s.withPassword(ctx, func(hash string) error {
 		return s.asConsole(ctx, "user.create", FirstUser, func(a *action) error {
 			list, err := a.Users()
 			if err != nil {
@@ -40,15 +40,6 @@ func (s *Service) Bootstrap(ctx context.Context) (password string, err error) {
 	return password, err
 }
 
-func (s *Service) userCount(ctx context.Context) (n int, err error) {
-	err = s.db.View(ctx, func(t *store.Tx) error {
-		list, err := t.Users()
-		n = len(list)
-		return err
-	})
-	return n, err
-}
-
 // Recover makes a user an enabled administrator, creates the user if necessary, ends all sessions
 // and tokens of the user and the second factor, and returns a password, which has to be changed at
 // the next log-in. Failed log-ins before it do not count any more. It takes no actor,
@@ -57,7 +48,7 @@ func (s *Service) Recover(ctx context.Context, name string) (password string, er
 	if err := CheckUser(name); err != nil {
 		return "", invalid("name", err.Error())
 	}
-	return s.withPassword(ctx, func(_, hash string) error {
+	return s.withPassword(ctx, func(hash string) error {
 		return s.asConsole(ctx, "user.recover", name, func(a *action) error {
 			// Every console on this database begins to count failed log-ins anew.
 			if err := a.RaiseCounter(store.CounterAttempts, a.now); err != nil {

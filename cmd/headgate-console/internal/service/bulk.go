@@ -57,9 +57,8 @@ func (e *ConflictsError) Error() string {
 func (s *Service) PlanSwitch(
 	ctx context.Context, a Actor, list []PolicyVersion, mode policy.Mode,
 ) (plan BulkPlan, err error) {
-	err = s.ask(ctx, a, "policy.update", "policies", func(d *action) error {
-		plan, err = d.planSwitch(list, mode)
-		return err
+	plan, err = answer(ctx, s, a, "policy.update", "policies", func(d *action) (BulkPlan, error) {
+		return d.planSwitch(list, mode)
 	})
 	if err != nil {
 		return BulkPlan{}, err
@@ -180,16 +179,14 @@ func checkNamed(list []PolicyVersion) (f faults) {
 }
 
 // SwitchedAt returns how many policies UndoSwitch would take back for the actor.
-func (s *Service) SwitchedAt(ctx context.Context, a Actor, at time.Time) (n int, err error) {
-	err = s.ask(ctx, a, "policy.history", "policies", func(d *action) error {
+func (s *Service) SwitchedAt(ctx context.Context, a Actor, at time.Time) (int, error) {
+	return answer(ctx, s, a, "policy.history", "policies", func(d *action) (int, error) {
 		list, err := d.switchedAt(at)
-		if err == nil && slices.ContainsFunc(list, func(r Revision) bool { return !d.mayUndo(r) }) {
-			list = nil
+		if slices.ContainsFunc(list, func(r Revision) bool { return !d.mayUndo(r) }) {
+			return 0, err
 		}
-		n = len(list)
-		return err
+		return len(list), err
 	})
-	return n, err
 }
 
 // UndoSwitch takes back what the actor has changed with SwitchPolicies at an instant, all or
@@ -234,15 +231,10 @@ func (a *action) switchedAt(at time.Time) (list []Revision, err error) {
 	}
 
 	slices.Reverse(rows) // by name
-	for _, row := range rows {
-		r, err := a.revision(row)
-		if errors.Is(err, ErrNotFound) || err == nil && (row.Actor != a.actor.user || row.Action != updated) {
-			return nil, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, r)
+	list, err = a.revisions(rows)
+	others := func(r Revision) bool { return r.Actor != a.actor.user || r.Action != updated }
+	if err != nil || len(list) < len(rows) || slices.ContainsFunc(list, others) {
+		return nil, err
 	}
 	return list, nil
 }

@@ -19,15 +19,11 @@ func (s *Service) LoginCode(ctx context.Context, pending, code string, m Meta) (
 	m = m.sanitized()
 	hash := auth.Digest(pending)
 
-	var user string
-	err := s.db.View(ctx, func(t *store.Tx) error {
-		p, err := s.pendingLogin(t, hash)
-		user = p.User
-		return err
-	})
+	waits, err := view(ctx, s, func(t *store.Tx) (store.PendingLogin, error) { return s.pendingLogin(t, hash) })
 	if err != nil {
 		return Session{}, asNotLoggedIn(err)
 	}
+	user := waits.User
 
 	// The attempt counts before the code is looked at, so that guesses in parallel count too.
 	try, err := s.attempt(ctx, user, m, auth.IsCode(code))
@@ -109,15 +105,13 @@ func (s *Service) loginCode(ctx context.Context, hash, code string, m Meta) (ses
 			return err
 		}
 
-		if session, err = s.open(t, u, Actor{user: u.Name, via: viaSession, meta: m}, now); err != nil {
+		a := Actor{user: u.Name, via: viaSession, meta: m}
+		if session, err = s.open(t, u, a, now); err != nil {
 			return err
 		}
 
 		session.Recovered = note != withCode
-
-		row := Actor{user: u.Name, via: viaSession, meta: m}.auditRow(now, "session.login", userObject(u.Name))
-		row.Outcome, row.Note = string(Done), note
-		return t.AddAudit(row)
+		return addNote(t, a, now, "session.login", note)
 	})
 	return session, err
 }

@@ -1,9 +1,6 @@
 package service
 
-import (
-	"context"
-	"errors"
-)
+import "context"
 
 // Deleted returns the revisions that deleted policies, the newest first, of the policies that
 // do not exist any more and that the actor saw. [Service.Rollback] to the version before
@@ -13,7 +10,6 @@ import (
 func (s *Service) Deleted(ctx context.Context, a Actor, page, pageSize int) (list []Revision, more bool, err error) {
 	limit := perPage(pageSize)
 	err = s.ask(ctx, a, "policy.list", "policies", func(d *action) error {
-		list, more = nil, false
 		// One row more than the page has shows whether there are further pages.
 		rows, err := d.Tx.Deleted((min(max(page, 1), maxPage)-1)*limit, limit+1)
 		if err != nil {
@@ -23,18 +19,9 @@ func (s *Service) Deleted(ctx context.Context, a Actor, page, pageSize int) (lis
 			rows = rows[:limit]
 		}
 
-		for _, row := range rows {
-			r, err := d.revision(row)
-			// What the actor may not see is left out, so that a page may be shorter.
-			if errors.Is(err, ErrNotFound) {
-				continue
-			}
-			if err != nil {
-				return err
-			}
-			list = append(list, r)
-		}
-		return nil
+		// What the actor may not see is left out, so that a page may be shorter.
+		list, err = d.revisions(rows)
+		return err
 	})
 	return list, more, err
 }

@@ -3,7 +3,6 @@ package service
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"github.com/headgate/headgate/cmd/headgate-console/internal/store"
 	"github.com/headgate/headgate/policy"
@@ -33,22 +32,11 @@ func (s *Service) Export(ctx context.Context, a Actor, f Format, app string) ([]
 		object = appObject(app)
 	}
 
-	var set policy.Set
-	err := s.ask(ctx, a, "policy.export", object, func(d *action) (err error) {
-		set = nil
-		if app != "" {
-			if _, err := d.app(app); err != nil {
-				return err
-			}
-
-			// To an actor without a role the application does not exist.
-			if d.access.Role(app) == NoRole {
-				return d.hide()
-			}
+	set, err := answer(ctx, s, a, "policy.export", object, func(d *action) ([]policy.Policy, error) {
+		if err := d.seesApp(app); err != nil {
+			return nil, err
 		}
-
-		set, err = d.selected(func(p policy.Policy) bool { return app == "" || slices.Contains(p.Apps, app) })
-		return err
+		return d.selected(lists(app))
 	})
 	if err != nil {
 		return nil, err

@@ -26,6 +26,8 @@ type Revision struct {
 	// have no version and no authors and times of changes.
 	Before *policy.Policy `json:"before"`
 	After  *policy.Policy `json:"after"`
+
+	created bool // there was no policy before
 }
 
 // Changes returns the fields that differ between Before and After.
@@ -46,48 +48,31 @@ func (r Revision) Changes() []Change {
 // the policy was hidden from the actor are left out.
 func (s *Service) History(
 	ctx context.Context, a Actor, name string, before int64, pageSize int,
-) (list []Revision, err error) {
-	err = s.ask(ctx, a, "policy.history", policyObject(name), func(d *action) error {
-		list = nil
-		if err := d.seesHistory(name); err != nil {
-			return err
-		}
-
+) ([]Revision, error) {
+	return readHistory(ctx, s, a, name, func(d *action) ([]Revision, error) {
 		rows, err := d.Revisions(name, before, perPage(pageSize))
 		if err != nil {
-			return err
+			return nil, err
 		}
-
-		for _, row := range rows {
-			r, err := d.revision(row)
-			// The policy may have been hidden from the actor in some versions.
-			if errors.Is(err, ErrNotFound) {
-				continue
-			}
-			if err != nil {
-				return err
-			}
-			list = append(list, r)
-		}
-		return nil
+		return d.revisions(rows)
 	})
-	return list, err
 }
 
 // Revision returns the change that made a version of a policy, or ErrNotFound.
-func (s *Service) Revision(ctx context.Context, a Actor, name string, version int64) (r Revision, err error) {
-	err = s.ask(ctx, a, "policy.history", policyObject(name), func(d *action) error {
+func (s *Service) Revision(ctx context.Context, a Actor, name string, version int64) (Revision, error) {
+	return readHistory(ctx, s, a, name, func(d *action) (Revision, error) { return d.revisionAt(name, version) })
+}
+
+// readHistory returns what f reads of the history of a policy that the actor sees.
+func readHistory[T any](
+	ctx context.Context, s *Service, a Actor, name string, f func(*action) (T, error),
+) (T, error) {
+	return answer(ctx, s, a, "policy.history", policyObject(name), func(d *action) (v T, err error) {
 		if err := d.seesHistory(name); err != nil {
-			return err
+			return v, err
 		}
-		row, err := d.Tx.Revision(name, version)
-		if err != nil {
-			return err
-		}
-		r, err = d.revision(row)
-		return err
+		return f(d)
 	})
-	return r, err
 }
 
 // seesHistory refuses an actor who does not see the policy as it is, or as it was
@@ -107,12 +92,37 @@ func (a *action) seesHistory(name string) error {
 	return err
 }
 
+// revisionAt returns the change that made a version of a policy.
+func (a *action) revisionAt(name string, version int64) (Revision, error) {
+	row, err := a.Tx.Revision(name, version)
+	if err != nil {
+		return Revision{}, err
+	}
+	return a.revision(row)
+}
+
+// revisions reads rows for the actor. Those in which the policy was hidden from the actor are left
+// out.
+func (a *action) revisions(rows []store.Revision) (list []Revision, err error) {
+	for _, row := range rows {
+		r, err := a.revision(row)
+		if errors.Is(err, ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, r)
+	}
+	return list, nil
+}
+
 // revision reads a row for the actor. The error hides a policy that the actor may
 // not see.
 func (a *action) revision(row store.Revision) (Revision, error) {
 	r := Revision{
 		Policy: row.Policy, Version: row.Version, At: instant(row.At), Actor: row.Actor,
-		Action: row.Action, RequestID: row.RequestID, Note: row.Note, Comment: row.Comment,
+		Action: row.Action, RequestID: row.RequestID, Note: row.Note, Comment: row.Comment, created: row.Before == "",
 	}
 
 	var err error
@@ -152,50 +162,34 @@ func snapshot(body string) (*policy.Policy, error) {
 // and returns it. If base is not the current version, the error is a
 // ConflictError. Rollback restores a deleted policy; its current version is that
 // of the deletion. The actor needs the permissions for an update or a creation.
-func (s *Service) Rollback(ctx context.Context, a Actor, name string, to, base int64) (saved policy.Policy, err error) {
-	err = s.change(ctx, a, rolledBack, name, func(d *action) error {
+func (s *Service) Rollback(ctx context.Context, a Actor, name string, to, base int64) (policy.Policy, error) {
+	return s.change(ctx, a, rolledBack, name, func(d *action) (policy.Policy, error) {
 		if err := d.seesHistory(name); err != nil {
-			return err
+			return policy.Policy{}, err
 		}
 
-		p, err := d.contentAt(name, to)
+		r, err := d.revisionAt(name, to)
 		if err != nil {
-			return err
+			return policy.Policy{}, err
 		}
-
-		p.Version = base
-		note := fmt.Sprintf("to version %d", to)
-		// A deleted policy is created again, which takes the permissions of a creation.
-		if _, err = d.anyPolicy(name); errors.Is(err, ErrNotFound) {
-			saved, err = d.revive(p, rolledBack, note)
-			return err
+		if r.After == nil {
+			return policy.Policy{}, invalid("version", "the policy was deleted in this version")
 		}
-		saved, err = d.update(p, rolledBack, note)
-		return err
+		return d.bringBack(*r.After, base, rolledBack, fmt.Sprintf("to version %d", to))
 	})
-	return saved, err
 }
 
-// contentAt returns the content of a policy in a version.
-func (a *action) contentAt(name string, version int64) (policy.Policy, error) {
-	row, err := a.Tx.Revision(name, version)
-	if err != nil {
-		return policy.Policy{}, err
+// bringBack saves a content that a policy has had over the version base. A deleted policy is created
+// again, which takes the permissions of a creation.
+func (a *action) bringBack(p policy.Policy, base int64, verb, note string) (policy.Policy, error) {
+	if err := a.valid(p); err != nil {
+		return p, err
+	}
+	p.Version = base
+	if _, err := a.anyPolicy(p.Name); !errors.Is(err, ErrNotFound) {
+		return a.update(p, verb, note)
 	}
 
-	r, err := a.revision(row)
-	if err != nil {
-		return policy.Policy{}, err
-	}
-
-	if r.After == nil {
-		return policy.Policy{}, invalid("version", "the policy was deleted in this version")
-	}
-	return *r.After, a.valid(*r.After)
-}
-
-// revive creates again a policy that was deleted in version p.Version.
-func (a *action) revive(p policy.Policy, verb, note string) (policy.Policy, error) {
 	last, err := a.LastVersion(p.Name)
 	if err != nil {
 		return p, err

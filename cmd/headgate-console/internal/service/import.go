@@ -18,6 +18,15 @@ import (
 // importTimeout bounds an import whose context has no deadline.
 const importTimeout = 2 * time.Minute
 
+// importTime bounds an import. To write many policies or overrides takes longer than the usual bound
+// of a transaction.
+func importTime(ctx context.Context) (context.Context, context.CancelFunc) {
+	if _, ok := ctx.Deadline(); ok {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, importTimeout)
+}
+
 // Missing determines what happens to policies that an import does not name.
 type Missing string
 
@@ -84,25 +93,19 @@ func (p Plan) Counts() map[string]int {
 
 // PlanImport returns the changes that an import would make, and makes none. Its
 // errors are the same as those of [Service.Import], unless Compare is set.
-func (s *Service) PlanImport(ctx context.Context, a Actor, i Import) (plan Plan, err error) {
-	if err := checkComment(a.comment); err != nil {
-		return Plan{}, err
-	}
-
+func (s *Service) PlanImport(ctx context.Context, a Actor, i Import) (Plan, error) {
 	set, err := s.decode(ctx, a, i)
 	if err != nil {
 		return Plan{}, err
 	}
 
-	err = s.ask(ctx, a, "policy.import", "policies", func(d *action) error {
+	return answer(ctx, s, a, "policy.import", "policies", func(d *action) (Plan, error) {
 		c, err := d.Counter(store.CounterPolicies)
 		if err != nil {
-			return err
+			return Plan{}, err
 		}
-		plan, err = d.plan(i, set, c.Value)
-		return err
+		return d.plan(i, set, c.Value)
 	})
-	return plan, err
 }
 
 // Import writes policies in one transaction, and returns the changes. A policy of a name that
@@ -113,25 +116,17 @@ func (s *Service) PlanImport(ctx context.Context, a Actor, i Import) (plan Plan,
 // every mistake of every policy. A forbidden change is a mistake of its policy,
 // and makes the error match ErrDenied as well.
 func (s *Service) Import(ctx context.Context, a Actor, i Import) (plan Plan, err error) {
-	if err := checkComment(a.comment); err != nil {
-		return Plan{}, err
-	}
-
 	set, err := s.decode(ctx, a, i)
 	if err != nil {
 		return Plan{}, err
 	}
 
-	// To write many policies takes longer than the usual bound of a transaction.
-	if _, ok := ctx.Deadline(); !ok {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, importTimeout)
-		defer cancel()
-	}
-
 	if i.Compare {
 		return Plan{}, invalid("compare", "it is for a plan")
 	}
+
+	ctx, cancel := importTime(ctx)
+	defer cancel()
 
 	err = s.act(ctx, a, store.CounterPolicies, "policy.import", "policies", func(d *action) error {
 		c, err := d.Counter(store.CounterPolicies)
@@ -152,6 +147,9 @@ func (s *Service) Import(ctx context.Context, a Actor, i Import) (plan Plan, err
 // decode returns the policies of an import. It looks at the text of an actor who may import, and
 // at one text at a time.
 func (s *Service) decode(ctx context.Context, a Actor, i Import) (set policy.Set, err error) {
+	if err := checkComment(a.comment); err != nil {
+		return nil, err
+	}
 	if err := s.mayImport(ctx, a, i.Compare); err != nil {
 		return nil, err
 	}

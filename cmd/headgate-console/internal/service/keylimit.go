@@ -30,19 +30,11 @@ type KeyPolicy struct {
 
 // KeyPolicy returns a policy that the actor sees, with what is in force for a key. It writes
 // nothing to the audit log, as it tells nothing of what the key has used.
-func (s *Service) KeyPolicy(ctx context.Context, a Actor, name, key string) (k KeyPolicy, err error) {
+func (s *Service) KeyPolicy(ctx context.Context, a Actor, name, key string) (KeyPolicy, error) {
 	if err := checkLength(key); err != nil {
-		return k, err
+		return KeyPolicy{}, err
 	}
-	err = s.ask(ctx, a, "policy.read", policyObject(name), func(d *action) error {
-		p, err := d.policy(name)
-		if err != nil {
-			return err
-		}
-		k, err = d.keyPolicy(p, key)
-		return err
-	})
-	return k, err
+	return readPolicy(ctx, s, a, name, func(d *action, p policy.Policy) (KeyPolicy, error) { return d.keyPolicy(p, key) })
 }
 
 // WithLimit returns the policy as instances would apply it after [Service.LimitKey]. The errors are

@@ -63,27 +63,22 @@ const maxSeries = 4 * policy.MaxPolicies
 func (s *Service) Ledger() Ledger { return Ledger{s, &sync.Map{}, maxSeries} }
 
 // Apps returns the names of all applications.
-func (l Ledger) Apps(ctx context.Context) (names []string, err error) {
-	err = l.s.db.View(ctx, func(t *store.Tx) error {
-		apps, err := t.Apps()
-		names = nil
-		for _, a := range apps {
-			names = append(names, a.Name)
-		}
-		return err
-	})
+func (l Ledger) Apps(ctx context.Context) ([]string, error) { return view(ctx, l.s, appNames) }
+
+// appNames returns the names of all applications.
+func appNames(t *store.Tx) (names []string, err error) {
+	apps, err := t.Apps()
+	for _, a := range apps {
+		names = append(names, a.Name)
+	}
 	return names, err
 }
 
 // Collected returns the instant, by Redis's clock, before which no change of an
 // application's counts is missing. It is zero if none was collected.
-func (l Ledger) Collected(ctx context.Context, app string) (until time.Time, err error) {
-	err = l.s.db.View(ctx, func(t *store.Tx) error {
-		us, err := t.Collected(app)
-		until = instant(us)
-		return err
-	})
-	return until, err
+func (l Ledger) Collected(ctx context.Context, app string) (time.Time, error) {
+	us, err := view(ctx, l.s, func(t *store.Tx) (int64, error) { return t.Collected(app) })
+	return instant(us), err
 }
 
 // SetCollected stores the instant that Collected returns.

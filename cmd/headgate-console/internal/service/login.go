@@ -69,13 +69,12 @@ func (s *Service) refund(ctx context.Context, try auth.Try) {
 // failures. A new password, and Recover, begin new counts. All invalid names share one. With
 // code the attempt is one with a code after the right password.
 func (s *Service) attempt(ctx context.Context, name string, m Meta, code bool) (auth.Try, error) {
-	of := auth.Attempt{Address: m.Address, Code: code}
-	err := s.db.View(ctx, func(t *store.Tx) error {
+	of, err := view(ctx, s, func(t *store.Tx) (auth.Attempt, error) {
 		epoch, err := t.Counter(store.CounterAttempts)
+		of := auth.Attempt{Address: m.Address, Code: code, Epoch: epoch.Value}
 		if err != nil {
-			return err
+			return of, err
 		}
-		of.Epoch = epoch.Value
 
 		u, err := findUser(t, name)
 		if errors.Is(err, ErrNotFound) {
@@ -84,16 +83,16 @@ func (s *Service) attempt(ctx context.Context, name string, m Meta, code bool) (
 			if CheckUser(name) == nil {
 				of.User = name
 			}
-			return nil
+			return of, nil
 		}
 		if err != nil {
-			return err
+			return of, err
 		}
 
 		// A new password has another time, and so begins a new count.
 		of.User = fmt.Sprint(u.Name, " ", u.PasswordAt)
 		of.Device, err = knownDevice(t, u.Name, m)
-		return err
+		return of, err
 	})
 	if err != nil {
 		return auth.Try{}, err
@@ -142,21 +141,22 @@ func (s *Service) login(ctx context.Context, name, password string, m Meta) (Ses
 			return err
 		}
 
-		row := a.auditRow(now, verb, userObject(u.Name))
-		row.Outcome = string(Done)
-		return t.AddAudit(row)
+		return addNote(t, a, now, verb, "")
 	})
 	return session, err
+}
+
+// addNote writes what a user has done with the own log-in to the audit log.
+func addNote(t *store.Tx, a Actor, now int64, verb, note string) error {
+	row := a.auditRow(now, verb, userObject(a.user))
+	row.Note = note
+	return t.AddAudit(row)
 }
 
 // checkedUser returns the user if the password is right. It hashes the password in
 // any case. The transaction that follows checks whether the user is disabled.
 func (s *Service) checkedUser(ctx context.Context, name, password string) (store.User, error) {
-	var u store.User
-	err := s.db.View(ctx, func(t *store.Tx) (err error) {
-		u, err = findUser(t, name)
-		return err
-	})
+	u, err := view(ctx, s, func(t *store.Tx) (store.User, error) { return findUser(t, name) })
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return u, err
 	}
@@ -210,14 +210,11 @@ const tooMany = "too many attempts"
 // attempts each hour that may be a flood, and of attempts with names that do not exist. A
 // row never has the typed name, which may be a password.
 func (s *Service) auditLogin(ctx context.Context, verb, name string, m Meta, via, reason string, flood bool) {
+	u, err := view(ctx, s, func(t *store.Tx) (store.User, error) { return findUser(t, name) })
 	object := userObject("?")
-	err := s.db.View(ctx, func(t *store.Tx) error {
-		u, err := findUser(t, name)
-		if err == nil {
-			object = userObject(u.Name)
-		}
-		return err
-	})
+	if err == nil {
+		object = userObject(u.Name)
+	}
 
 	// A user whose password was guessed wrongly is written in any case, apart from a flood.
 	unbounded := err != nil || flood
@@ -246,9 +243,7 @@ func (s *Service) Logout(ctx context.Context, a Actor) error {
 		if err != nil {
 			return err
 		}
-		row := a.auditRow(s.now(), "session.logout", userObject(a.user))
-		row.Outcome = string(Done)
-		return t.AddAudit(row)
+		return addNote(t, a, s.now(), "session.logout", "")
 	})
 }
 

@@ -73,9 +73,7 @@ func (s *Service) loginByProvider(
 			return err
 		}
 
-		row := a.auditRow(now, "session.login", userObject(u.Name))
-		row.Outcome, row.Note = string(Done), note
-		return t.AddAudit(row)
+		return addNote(t, a, now, "session.login", note)
 	})
 	return session, err
 }

@@ -130,21 +130,8 @@ func addLabel(t *store.Tx, label string) error {
 // Pending returns the version of the set, the version that was published last,
 // and the label that it was published under.
 func (o Outbox) Pending(ctx context.Context) (version, published int64, label string, err error) {
-	err = o.s.db.View(ctx, func(t *store.Tx) error {
-		c, err := t.Counter(store.CounterPolicies)
-		if err != nil {
-			return err
-		}
-		p, err := t.Counter(store.CounterPublished)
-		if err != nil {
-			return err
-		}
-
-		version, published = c.Value, p.Value
-		label, err = settingOf(t, publishedName)
-		return err
-	})
-	return version, published, label, err
+	v, err := view(ctx, o.s, publishingOf)
+	return v.Version, v.Published, v.Label, err
 }
 
 // Snapshot returns all policies without names of people, and the version of the
@@ -211,23 +198,28 @@ type Publishing struct {
 
 // Publishing returns the progress of publishing. It requires a log-in and no role. The
 // publisher's status has the reason of a delay.
-func (s *Service) Publishing(ctx context.Context, a Actor) (v Publishing, err error) {
-	err = s.ask(ctx, a, "publishing.read", "publishing", func(d *action) error {
-		c, err := d.Counter(store.CounterPolicies)
-		if err != nil {
-			return err
+func (s *Service) Publishing(ctx context.Context, a Actor) (Publishing, error) {
+	return answer(ctx, s, a, "publishing.read", "publishing", func(d *action) (Publishing, error) {
+		v, err := publishingOf(d.Tx)
+		if err == nil {
+			v.Overrides, err = overridesPending(d.Tx)
 		}
-		p, err := d.Counter(store.CounterPublished)
-		if err != nil {
-			return err
-		}
-		v = Publishing{Version: c.Value, ChangedAt: instant(c.At), Published: p.Value, At: instant(p.At)}
-		if v.Overrides, err = overridesPending(d.Tx); err != nil {
-			return err
-		}
-		v.Label, err = settingOf(d.Tx, publishedName)
-		return err
+		return v, err
 	})
+}
+
+// publishingOf reads the progress of publishing policies.
+func publishingOf(t *store.Tx) (v Publishing, err error) {
+	c, err := t.Counter(store.CounterPolicies)
+	if err != nil {
+		return v, err
+	}
+	p, err := t.Counter(store.CounterPublished)
+	if err != nil {
+		return v, err
+	}
+	v = Publishing{Version: c.Value, ChangedAt: instant(c.At), Published: p.Value, At: instant(p.At)}
+	v.Label, err = settingOf(t, publishedName)
 	return v, err
 }
 

@@ -237,7 +237,7 @@ func (a *action) putOverride(p *policy.Policy, row store.Override) (differs bool
 		verb = "override.remove"
 	}
 	entry := a.actor.auditRow(a.now, verb, a.object)
-	entry.Outcome, entry.Note = string(Done), a.actor.comment
+	entry.Note = a.actor.comment
 	entry.Before, entry.After = overrideText(p, was, row.Key), overrideText(p, row, row.Key)
 	return true, a.AddAudit(entry)
 }
@@ -312,9 +312,7 @@ func (a *action) sweepOverrides(name string, by time.Time) error {
 	}
 
 	entry := itself().auditRow(a.now, "overrides.sweep", policyObject(name))
-	entry.Outcome, entry.Before = string(Done), text(struct {
-		Ended int `json:"ended"`
-	}{removed})
+	entry.Before = text(map[string]int{"ended": removed})
 	return a.AddAudit(entry)
 }
 
@@ -385,11 +383,7 @@ const (
 // SweepOverrides removes the overrides that ended a day ago, and those of policies that were
 // deleted a month ago. Nothing else removes them, so it is called from time to time.
 func (o Outbox) SweepOverrides(ctx context.Context) error {
-	var names []string
-	err := o.s.db.View(ctx, func(t *store.Tx) (err error) {
-		names, err = t.OverriddenPolicies()
-		return err
-	})
+	names, err := view(ctx, o.s, (*store.Tx).OverriddenPolicies)
 	if err != nil {
 		return err
 	}
@@ -418,13 +412,11 @@ func (o Outbox) update(ctx context.Context, f func(*action) error) error {
 }
 
 // LastOverrides returns the revision of the overrides that was published last.
-func (o Outbox) LastOverrides(ctx context.Context) (revision int64, err error) {
-	err = o.s.db.View(ctx, func(t *store.Tx) error {
+func (o Outbox) LastOverrides(ctx context.Context) (int64, error) {
+	return view(ctx, o.s, func(t *store.Tx) (int64, error) {
 		c, err := t.Counter(store.CounterOverridesPublished)
-		revision = c.Value
-		return err
+		return c.Value, err
 	})
-	return revision, err
 }
 
 // overridesPending reports whether changes of overrides are not published yet.
@@ -439,15 +431,14 @@ func overridesPending(t *store.Tx) (bool, error) {
 
 // KnowsOverrides reports whether the database has published a revision of the overrides: another
 // console has noted it by now, or is about to and the override was not changed again.
-func (o Outbox) KnowsOverrides(ctx context.Context, revision int64) (known bool, err error) {
-	err = o.s.db.View(ctx, func(t *store.Tx) error {
+func (o Outbox) KnowsOverrides(ctx context.Context, revision int64) (bool, error) {
+	return view(ctx, o.s, func(t *store.Tx) (bool, error) {
 		c, err := t.Counter(store.CounterOverridesPublished)
-		if known = c.Value >= revision; err == nil && !known {
-			known, err = t.IsRevision(revision)
+		if err != nil || c.Value >= revision {
+			return err == nil, err
 		}
-		return err
+		return t.IsRevision(revision)
 	})
-	return known, err
 }
 
 // ChangedOverrides returns at most limit changes of overrides after a revision, and the revision of

@@ -110,13 +110,11 @@ func (o *OverridesPlan) Changes() (n int) {
 }
 
 // PlanOverrides returns what [Service.ImportOverrides] would change, and changes nothing.
-func (s *Service) PlanOverrides(ctx context.Context, a Actor, i OverridesImport) (plan OverridesPlan, err error) {
-	err = s.ask(ctx, a, "override.import", "policies", func(d *action) error {
+func (s *Service) PlanOverrides(ctx context.Context, a Actor, i OverridesImport) (OverridesPlan, error) {
+	return answer(ctx, s, a, "override.import", "policies", func(d *action) (OverridesPlan, error) {
 		w, err := d.planOverrides(i)
-		plan = w.plan
-		return err
+		return w.plan, err
 	})
-	return plan, err
 }
 
 // ImportOverrides writes overrides in one transaction, all or none, and returns what it has
@@ -131,12 +129,8 @@ func (s *Service) ImportOverrides(ctx context.Context, a Actor, i OverridesImpor
 		return plan, err
 	}
 
-	// To write many takes longer than the usual bound of a transaction.
-	if _, ok := ctx.Deadline(); !ok {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, importTimeout)
-		defer cancel()
-	}
+	ctx, cancel := importTime(ctx)
+	defer cancel()
 
 	err = s.act(ctx, a, store.CounterOverrides, "override.import", "policies", func(d *action) error {
 		w, err := d.planOverrides(i)
@@ -319,7 +313,7 @@ func (w *work) carryOut() error {
 
 		// One row says how many, for 100,000 rows would hide all others.
 		entry := w.actor.auditRow(w.now, "override.import", policyObject(c.Policy))
-		entry.Outcome, entry.Note = string(Done), w.actor.comment
+		entry.Note = w.actor.comment
 		entry.After = text(struct {
 			Set     int `json:"set"`
 			Removed int `json:"removed"`
@@ -341,7 +335,7 @@ func (s *Service) ExportOverrides(ctx context.Context, a Actor, app string, to i
 		if app != "" && d.access.Role(app) == NoRole {
 			return d.hide()
 		}
-		list, err := d.selected(func(p policy.Policy) bool { return app == "" || slices.Contains(p.Apps, app) })
+		list, err := d.selected(lists(app))
 		if err != nil {
 			return err
 		}
@@ -384,14 +378,11 @@ func (s *Service) ExportOverrides(ctx context.Context, a Actor, app string, to i
 func (s *Service) exportOverrides(ctx context.Context, a Actor, name string, out *bufio.Writer) error {
 	separator := ""
 	for after := ""; ; {
-		var rows []store.Override
-		err := s.ask(ctx, a, "override.export", policyObject(name), func(d *action) error {
+		rows, err := answer(ctx, s, a, "override.export", policyObject(name), func(d *action) ([]store.Override, error) {
 			if _, err := d.policy(name); err != nil {
-				return err
+				return nil, err
 			}
-			var err error
-			rows, err = d.Tx.Overrides(name, "", after, exportPiece)
-			return err
+			return d.Tx.Overrides(name, "", after, exportPiece)
 		})
 		if err != nil || len(rows) == 0 {
 			return err

@@ -34,28 +34,27 @@ type Pause struct {
 // ConflictError.
 func (s *Service) PausePolicy(
 	ctx context.Context, a Actor, name string, version int64, mode policy.Mode, span time.Duration,
-) (saved policy.Policy, err error) {
-	err = s.change(ctx, a, updated, name, func(d *action) error {
+) (policy.Policy, error) {
+	return s.change(ctx, a, updated, name, func(d *action) (policy.Policy, error) {
 		p, err := d.owned(name, version)
 		if err != nil {
-			return err
+			return p, err
 		}
 		back := p.Mode
 		if err := d.checkPause(p, mode, span); err != nil {
-			return err
+			return p, err
 		}
 
 		until := instant(d.now).Add(span)
 		p.Mode, p.Version = mode, version
 		note := fmt.Sprintf("until %s, and then %s", minuteText(until), back)
-		if saved, err = d.update(p, updated, note); err != nil {
-			return err
+		if p, err = d.update(p, updated, note); err != nil {
+			return p, err
 		}
-		return d.AddPause(store.Pause{
+		return p, d.AddPause(store.Pause{
 			Policy: name, Back: back.String(), Until: until.UnixMicro(), User: a.user, Via: a.via,
 		})
 	})
-	return saved, err
 }
 
 // checkPause returns the mistakes in a pause of a policy. One that has to go back already would not
@@ -82,21 +81,15 @@ func (a *action) checkPause(p policy.Policy, mode policy.Mode, span time.Duratio
 func minuteText(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 UTC") }
 
 // PauseOf returns the pause of a policy that the actor sees, or nil.
-func (s *Service) PauseOf(ctx context.Context, a Actor, name string) (pause *Pause, err error) {
-	err = s.ask(ctx, a, "policy.read", policyObject(name), func(d *action) error {
-		if _, err := d.policy(name); err != nil {
-			return err
-		}
+func (s *Service) PauseOf(ctx context.Context, a Actor, name string) (*Pause, error) {
+	return readPolicy(ctx, s, a, name, func(d *action, _ policy.Policy) (*Pause, error) {
 		row, err := d.Tx.Pause(name)
 		if errors.Is(err, ErrNotFound) {
-			pause = nil
-			return nil
+			return nil, nil
 		}
 		p := pauseOf(row)
-		pause = &p
-		return err
+		return &p, err
 	})
-	return pause, err
 }
 
 // endPause removes the pause of a policy, if it has one.
@@ -148,11 +141,7 @@ func (s *Service) Calendar() Calendar { return Calendar{s} }
 // again.
 func (c Calendar) Run(ctx context.Context) error {
 	for {
-		var due store.Pause
-		err := c.s.db.View(ctx, func(t *store.Tx) (err error) {
-			due, err = t.DuePause(c.s.now())
-			return err
-		})
+		due, err := view(ctx, c.s, func(t *store.Tx) (store.Pause, error) { return t.DuePause(c.s.now()) })
 		if errors.Is(err, store.ErrNotFound) {
 			return nil
 		}

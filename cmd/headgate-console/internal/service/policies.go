@@ -24,22 +24,27 @@ const (
 func policyObject(name string) string { return "policy:" + name }
 
 // Policy returns a policy that the actor sees, or ErrNotFound.
-func (s *Service) Policy(ctx context.Context, a Actor, name string) (p policy.Policy, err error) {
-	err = s.ask(ctx, a, "policy.read", policyObject(name), func(d *action) error {
-		p, err = d.policy(name)
-		return err
+func (s *Service) Policy(ctx context.Context, a Actor, name string) (policy.Policy, error) {
+	return readPolicy(ctx, s, a, name, func(_ *action, p policy.Policy) (policy.Policy, error) { return p, nil })
+}
+
+// readPolicy returns what f reads of a policy that the actor sees.
+func readPolicy[T any](
+	ctx context.Context, s *Service, a Actor, name string, f func(*action, policy.Policy) (T, error),
+) (T, error) {
+	return answer(ctx, s, a, "policy.read", policyObject(name), func(d *action) (v T, err error) {
+		p, err := d.policy(name)
+		if err != nil {
+			return v, err
+		}
+		return f(d, p)
 	})
-	return p, err
 }
 
 // PolicyToEdit returns a policy that the actor may change, for a page that is
 // shown before the change. The verb is "policy.update" or "policy.delete".
-func (s *Service) PolicyToEdit(ctx context.Context, a Actor, verb, name string) (p policy.Policy, err error) {
-	err = s.ask(ctx, a, verb, policyObject(name), func(d *action) error {
-		p, err = d.editable(name)
-		return err
-	})
-	return p, err
+func (s *Service) PolicyToEdit(ctx context.Context, a Actor, verb, name string) (policy.Policy, error) {
+	return answer(ctx, s, a, verb, policyObject(name), func(d *action) (policy.Policy, error) { return d.editable(name) })
 }
 
 // maxNames is the largest number of names that FreeName tries.
@@ -48,40 +53,37 @@ const maxNames = 20
 // FreeName returns a name for a new policy: the given one, or, if a policy that the actor sees
 // has it, that with "-2", "-3" and so on after it. A policy that is hidden from the actor may
 // have the name.
-func (s *Service) FreeName(ctx context.Context, a Actor, name string) (free string, err error) {
-	err = s.ask(ctx, a, "policy.list", "policies", func(d *action) error {
-		free = name
+func (s *Service) FreeName(ctx context.Context, a Actor, name string) (string, error) {
+	return answer(ctx, s, a, "policy.list", "policies", func(d *action) (string, error) {
+		free := name
 		for n := 2; n <= maxNames; n++ {
 			p, err := d.anyPolicy(free)
 			if errors.Is(err, ErrNotFound) || err == nil && !d.access.CanSee(p.Apps) {
-				return nil
+				return free, nil
 			}
 			if err != nil {
-				return err
+				return "", err
 			}
 
 			// The number has its place also after the longest name.
 			end := fmt.Sprintf("-%d", n)
 			free = name[:min(len(name), policy.MaxName-len(end))] + end
 		}
-		return nil
+		return free, nil
 	})
-	return free, err
 }
 
 // CreatePolicy adds a policy and returns it as stored. The actor has to own every
 // application that it lists. The version, authors and times in p are ignored. If a
 // policy that the actor sees has the same name, the error is a ConflictError.
-func (s *Service) CreatePolicy(ctx context.Context, a Actor, p policy.Policy) (saved policy.Policy, err error) {
+func (s *Service) CreatePolicy(ctx context.Context, a Actor, p policy.Policy) (policy.Policy, error) {
 	p = content(p)
-	err = s.change(ctx, a, created, p.Name, func(d *action) error {
+	return s.change(ctx, a, created, p.Name, func(d *action) (policy.Policy, error) {
 		if err := d.valid(p); err != nil {
-			return err
+			return p, err
 		}
-		saved, err = d.create(p, created, "")
-		return err
+		return d.create(p, created, "")
 	})
-	return saved, err
 }
 
 // UpdatePolicy writes a policy over the version that p.Version names, and returns
@@ -89,27 +91,34 @@ func (s *Service) CreatePolicy(ctx context.Context, a Actor, p policy.Policy) (s
 // that it lists now. If p.Version is not the current version, the error is a
 // ConflictError. If nothing differs, UpdatePolicy changes nothing and returns the
 // current policy.
-func (s *Service) UpdatePolicy(ctx context.Context, a Actor, p policy.Policy) (saved policy.Policy, err error) {
-	err = s.change(ctx, a, updated, p.Name, func(d *action) error {
+func (s *Service) UpdatePolicy(ctx context.Context, a Actor, p policy.Policy) (policy.Policy, error) {
+	return s.change(ctx, a, updated, p.Name, func(d *action) (policy.Policy, error) {
 		if err := d.valid(p); err != nil {
-			return err
+			return p, err
 		}
-		saved, err = d.update(p, updated, "")
-		return err
+		return d.update(p, updated, "")
 	})
-	return saved, err
 }
 
 // DeletePolicy deletes a policy. The actor has to own every application that it
 // lists. If version is not the current one, the error is a ConflictError. The
 // history stays, and [Service.Rollback] restores the policy.
 func (s *Service) DeletePolicy(ctx context.Context, a Actor, name string, version int64) error {
-	return s.change(ctx, a, deleted, name, func(d *action) error { return d.remove(name, version, deleted) })
+	_, err := s.change(ctx, a, deleted, name, func(d *action) (policy.Policy, error) {
+		return policy.Policy{}, d.remove(name, version, deleted)
+	})
+	return err
 }
 
-// change runs f as an action that changes a policy.
-func (s *Service) change(ctx context.Context, a Actor, verb, name string, f func(*action) error) error {
-	return s.act(ctx, a, store.CounterPolicies, "policy."+verb, policyObject(name), f)
+// change runs f as an action that changes a policy, and returns it as stored.
+func (s *Service) change(
+	ctx context.Context, a Actor, verb, name string, f func(*action) (policy.Policy, error),
+) (saved policy.Policy, err error) {
+	err = s.act(ctx, a, store.CounterPolicies, "policy."+verb, policyObject(name), func(d *action) (err error) {
+		saved, err = f(d)
+		return err
+	})
+	return saved, err
 }
 
 // valid returns the mistakes of a policy by itself.
@@ -407,7 +416,7 @@ func (a *action) record(name string, version int64, before, after, verb, note st
 
 	// The revision is for all who see the policy, and the row for administrators.
 	row := a.actor.auditRow(a.now, "policy."+verb, policyObject(name))
-	row.Outcome, row.Before, row.After, row.Note = string(Done), before, after, joined(note, a.actor.comment)
+	row.Before, row.After, row.Note = before, after, joined(note, a.actor.comment)
 	return a.AddAudit(row)
 }
 

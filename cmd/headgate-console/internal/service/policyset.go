@@ -70,14 +70,17 @@ func (a *action) selected(selects func(policy.Policy) bool) (list []policy.Polic
 
 // PoliciesOf returns all policies that list an application, or with "" all policies, that the
 // actor sees, by name.
-func (s *Service) PoliciesOf(ctx context.Context, a Actor, app string) (list []policy.Policy, err error) {
+func (s *Service) PoliciesOf(ctx context.Context, a Actor, app string) ([]policy.Policy, error) {
 	q := Query{App: app}
 	if _, err := q.check(); err != nil {
 		return nil, err
 	}
-	err = s.ask(ctx, a, "policy.list", "policies", func(d *action) error {
-		list, err = d.selected(func(p policy.Policy) bool { return app == "" || slices.Contains(p.Apps, app) })
-		return err
+	return answer(ctx, s, a, "policy.list", "policies", func(d *action) ([]policy.Policy, error) {
+		return d.selected(lists(app))
 	})
-	return list, err
+}
+
+// lists returns whether a policy lists an application. Every policy lists "".
+func lists(app string) func(policy.Policy) bool {
+	return func(p policy.Policy) bool { return app == "" || slices.Contains(p.Apps, app) }
 }

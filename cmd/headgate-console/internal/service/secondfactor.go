@@ -35,28 +35,27 @@ type FactorSetup struct {
 }
 
 // SecondFactor returns the state of the actor's own second factor.
-func (s *Service) SecondFactor(ctx context.Context, a Actor) (state SecondFactor, err error) {
-	err = s.ask(ctx, a, "second-factor.read", userObject(a.user), func(d *action) error {
+func (s *Service) SecondFactor(ctx context.Context, a Actor) (SecondFactor, error) {
+	return answer(ctx, s, a, "second-factor.read", userObject(a.user), func(d *action) (state SecondFactor, err error) {
 		if err := d.person(); err != nil {
-			return err
+			return state, err
 		}
 		settings, err := settingsOf(d.Tx)
 		if err != nil {
-			return err
+			return state, err
 		}
 
 		state = SecondFactor{Required: settings.requires(d.access), Elsewhere: a.via != viaSession}
 
 		f, on, err := confirmedFactor(d.Tx, a.user)
 		if err != nil || !on {
-			return err
+			return state, err
 		}
 
 		n, err := d.RecoveryCodes(a.user)
 		state.On, state.Since, state.RecoveryCodes = true, instant(f.ConfirmedAt), int(n)
-		return err
+		return state, err
 	})
-	return state, err
 }
 
 // BeginSecondFactor makes a secret for the actor's own second factor. It counts from
@@ -90,22 +89,15 @@ func (s *Service) BeginSecondFactor(ctx context.Context, a Actor, password strin
 
 // SecondFactorSetup returns the second factor that the actor's session sets up, or
 // ErrNotFound.
-func (s *Service) SecondFactorSetup(ctx context.Context, a Actor) (setup FactorSetup, err error) {
-	err = s.ask(ctx, a, "second-factor.setup", userObject(a.user), func(d *action) error {
-		if err := d.local(); err != nil {
-			return err
-		}
-
+func (s *Service) SecondFactorSetup(ctx context.Context, a Actor) (FactorSetup, error) {
+	return answer(ctx, s, a, "second-factor.setup", userObject(a.user), func(d *action) (FactorSetup, error) {
 		f, err := d.setup()
 		if err != nil {
-			return err
+			return FactorSetup{}, err
 		}
-
-		setup.Secret = f.Secret
-		setup.Address, err = auth.FactorAddress(a.user, f.Secret)
-		return err
+		address, err := auth.FactorAddress(a.user, f.Secret)
+		return FactorSetup{f.Secret, address}, err
 	})
-	return setup, err
 }
 
 // ConfirmSecondFactor puts the second factor that the actor's session sets up in force, and
@@ -116,10 +108,6 @@ func (s *Service) SecondFactorSetup(ctx context.Context, a Actor) (setup FactorS
 func (s *Service) ConfirmSecondFactor(ctx context.Context, a Actor, code string) ([]string, error) {
 	codes, digests := auth.NewRecoveryCodes()
 	err := s.act(ctx, a, store.CounterUsers, "second-factor.confirm", userObject(a.user), func(d *action) error {
-		if err := d.local(); err != nil {
-			return err
-		}
-
 		f, err := d.setup()
 		if err != nil {
 			return err
@@ -166,10 +154,7 @@ func (s *Service) ConfirmSecondFactor(ctx context.Context, a Actor, code string)
 func (s *Service) RenewRecoveryCodes(ctx context.Context, a Actor, password, code string) ([]string, error) {
 	codes, digests := auth.NewRecoveryCodes()
 	err := s.withOwnFactor(ctx, a, "second-factor.renew-codes", password, code, func(d *action) error {
-		if err := d.SetRecoveryCodes(a.user, digests); err != nil {
-			return err
-		}
-		return d.done("", "")
+		return d.SetRecoveryCodes(a.user, digests)
 	})
 	if err != nil {
 		return nil, err
@@ -187,17 +172,14 @@ var ErrCode = fmt.Errorf("%w: the code is wrong", ErrCredentials)
 // the settings require one, the user has to set up another before any other action.
 func (s *Service) DisableSecondFactor(ctx context.Context, a Actor, password, code string) error {
 	return s.withOwnFactor(ctx, a, "second-factor.disable", password, code, func(d *action) error {
-		if err := d.DeleteSecondFactor(a.user); err != nil {
-			return err
-		}
-		return d.done("", "")
+		return d.DeleteSecondFactor(a.user)
 	})
 }
 
 // RemoveSecondFactor turns the second factor of another user off, who has lost the device and
 // the recovery codes, and ends all sessions of the user. It requires an administrator.
 func (s *Service) RemoveSecondFactor(ctx context.Context, a Actor, name string) error {
-	return s.manageUser(ctx, a, "user.remove-second-factor", name, func(d *action) error {
+	return s.manage(ctx, a, "user.remove-second-factor", userObject(name), func(d *action) error {
 		if _, err := d.user(name); err != nil {
 			return err
 		}
@@ -242,24 +224,21 @@ func (a *action) local() error {
 // mayBegin refuses to set up a second factor where one is in force. That one has to be turned off
 // first, which ends its recovery codes too.
 func (a *action) mayBegin() error {
-	if err := a.local(); err != nil {
-		return err
-	}
-	_, on, err := confirmedFactor(a.Tx, a.actor.user)
-	if err == nil && on {
-		err = invalid("", "a second factor is in force already: turn it off first")
-	}
-	return err
+	return a.withFactor(false, invalid("", "a second factor is in force already: turn it off first"))
 }
 
 // mayChange is ErrNotFound without a second factor in force.
-func (a *action) mayChange() error {
+func (a *action) mayChange() error { return a.withFactor(true, ErrNotFound) }
+
+// withFactor refuses an actor without a password of the console, and returns otherwise unless a
+// second factor of the actor is in force, or is not.
+func (a *action) withFactor(inForce bool, otherwise error) error {
 	if err := a.local(); err != nil {
 		return err
 	}
 	_, on, err := confirmedFactor(a.Tx, a.actor.user)
-	if err == nil && !on {
-		err = ErrNotFound
+	if err == nil && on != inForce {
+		err = otherwise
 	}
 	return err
 }
@@ -269,11 +248,20 @@ func (a *action) mayChange() error {
 func (s *Service) withOwnFactor(
 	ctx context.Context, a Actor, verb, password, code string, f func(*action) error,
 ) error {
-	return s.withProof(ctx, a, verb, userObject(a.user), proof{password, code}, (*action).mayChange, f)
+	change := func(d *action) error {
+		if err := f(d); err != nil {
+			return err
+		}
+		return d.done("", "")
+	}
+	return s.withProof(ctx, a, verb, userObject(a.user), proof{password, code}, (*action).mayChange, change)
 }
 
 // setup returns the second factor that the actor's session sets up, or ErrNotFound.
 func (a *action) setup() (store.SecondFactor, error) {
+	if err := a.local(); err != nil {
+		return store.SecondFactor{}, err
+	}
 	f, err := a.SecondFactor(a.actor.user)
 	if err != nil {
 		return f, err

@@ -16,22 +16,20 @@ const touchEvery = time.Minute
 // Authenticate returns the actor of a session's token, or ErrNotLoggedIn.
 func (s *Service) Authenticate(ctx context.Context, token string, m Meta) (Actor, error) {
 	hash, now := auth.Digest(token), s.now()
-	var session store.Session
-	err := s.db.View(ctx, func(t *store.Tx) error {
-		var err error
-		if session, err = t.Session(hash); err != nil {
-			return err
+	session, err := view(ctx, s, func(t *store.Tx) (store.Session, error) {
+		session, err := t.Session(hash)
+		if err != nil {
+			return session, err
 		}
 
 		settings, err := settingsOf(t)
 		if err != nil {
-			return err
+			return session, err
 		}
-
-		if now >= session.ExpiresAt || now >= session.SeenAt+settings.SessionIdle.Microseconds() {
-			return ErrNotLoggedIn
+		if settings.ended(session, now) {
+			return session, ErrNotLoggedIn
 		}
-		return enabled(t, session.User)
+		return session, enabled(t, session.User)
 	})
 	if err != nil {
 		return Actor{}, asNotLoggedIn(err)
@@ -71,9 +69,8 @@ func (s *Service) endBefore(t *store.Tx, m Meta, now int64) error {
 	if err != nil {
 		return err
 	}
-	row := Actor{user: before.User, via: viaSession, meta: m}.auditRow(now, "session.logout", userObject(before.User))
-	row.Outcome, row.Note = string(Done), "another log-in in the same browser"
-	return t.AddAudit(row)
+	a := Actor{user: before.User, via: viaSession, meta: m}
+	return addNote(t, a, now, "session.logout", "another log-in in the same browser")
 }
 
 // touch writes the last use of a session or token. Pages can be read while the disk is full.
@@ -127,12 +124,8 @@ func enabled(t *store.Tx, name string) error {
 
 // Access returns the actor's current permissions. It also works for an actor who
 // must change the password or set up a second factor first.
-func (s *Service) Access(ctx context.Context, a Actor) (access Access, err error) {
-	err = s.db.View(ctx, func(t *store.Tx) error {
-		access, err = accessOf(t, a)
-		return err
-	})
-	return access, err
+func (s *Service) Access(ctx context.Context, a Actor) (Access, error) {
+	return view(ctx, s, func(t *store.Tx) (Access, error) { return accessOf(t, a) })
 }
 
 // OpenSession is a session that has not ended, for display to its user.
@@ -147,22 +140,21 @@ type OpenSession struct {
 }
 
 // Sessions returns the actor's own sessions, the newest first.
-func (s *Service) Sessions(ctx context.Context, a Actor) (list []OpenSession, err error) {
-	err = s.ask(ctx, a, "session.list", userObject(a.user), func(d *action) error {
+func (s *Service) Sessions(ctx context.Context, a Actor) ([]OpenSession, error) {
+	return answer(ctx, s, a, "session.list", userObject(a.user), func(d *action) (list []OpenSession, err error) {
 		if err := d.person(); err != nil {
-			return err
+			return nil, err
 		}
 
 		settings, err := settingsOf(d.Tx)
 		if err != nil {
-			return err
+			return nil, err
 		}
 
 		rows, err := d.SessionsOf(a.user)
-		list = nil
 		for _, r := range rows {
 			// Sessions that have ended stay in the table until the next login.
-			if d.now >= r.ExpiresAt || d.now >= r.SeenAt+settings.SessionIdle.Microseconds() {
+			if settings.ended(r, d.now) {
 				continue
 			}
 			list = append(list, OpenSession{
@@ -170,9 +162,8 @@ func (s *Service) Sessions(ctx context.Context, a Actor) (list []OpenSession, er
 				Address: r.Address, Agent: r.Agent, Current: r.Hash == a.session,
 			})
 		}
-		return err
+		return list, err
 	})
-	return list, err
 }
 
 // RevokeSession ends one of the actor's own sessions, or returns ErrNotFound.

@@ -42,6 +42,11 @@ func (s Settings) requires(a Access) bool {
 	return s.SecondFactor == ForEveryone || s.SecondFactor == ForAdministrators && a.Administrator
 }
 
+// ended reports whether a session has ended at an instant in µs.
+func (s Settings) ended(r store.Session, now int64) bool {
+	return now >= r.ExpiresAt || now >= r.SeenAt+s.SessionIdle.Microseconds()
+}
+
 // DefaultSettings are in force until others are saved.
 var DefaultSettings = Settings{
 	SessionIdle: time.Hour, SessionLife: 12 * time.Hour, SecondFactor: ForNobody, TokenLife: MaxTokenLife,
@@ -83,14 +88,11 @@ func (s Settings) check() error {
 
 // settingsOf returns the settings in force.
 func settingsOf(t *store.Tx) (Settings, error) {
-	value, err := t.Setting(settingsName)
-	if errors.Is(err, store.ErrNotFound) {
-		return DefaultSettings, nil
-	}
-	if err != nil {
-		return Settings{}, err
-	}
 	s := DefaultSettings
+	value, err := settingOf(t, settingsName)
+	if err != nil || value == "" {
+		return s, err
+	}
 	if err := json.Unmarshal([]byte(value), &s); err != nil {
 		return Settings{}, fmt.Errorf("row of the settings: %w", err)
 	}
@@ -98,15 +100,13 @@ func settingsOf(t *store.Tx) (Settings, error) {
 }
 
 // Settings returns the settings in force. It requires an administrator.
-func (s *Service) Settings(ctx context.Context, a Actor) (v Settings, err error) {
-	err = s.ask(ctx, a, "settings.read", settingsName, func(d *action) error {
+func (s *Service) Settings(ctx context.Context, a Actor) (Settings, error) {
+	return answer(ctx, s, a, "settings.read", settingsName, func(d *action) (Settings, error) {
 		if err := d.manage(); err != nil {
-			return err
+			return Settings{}, err
 		}
-		v, err = settingsOf(d.Tx)
-		return err
+		return settingsOf(d.Tx)
 	})
-	return v, err
 }
 
 // SaveSettings puts settings in force, each of them from 5 minutes to 30 days.
@@ -115,11 +115,7 @@ func (s *Service) Settings(ctx context.Context, a Actor) (v Settings, err error)
 // SecondFactor "" and TokenLife 0 keep what is in force. Administrators who require a second
 // factor of themselves need to have one. It requires an administrator.
 func (s *Service) SaveSettings(ctx context.Context, a Actor, v Settings) error {
-	return s.act(ctx, a, store.CounterUsers, "settings.update", settingsName, func(d *action) error {
-		if err := d.manage(); err != nil {
-			return err
-		}
-
+	return s.manage(ctx, a, "settings.update", settingsName, func(d *action) error {
 		was, err := settingsOf(d.Tx)
 		if err != nil {
 			return err

@@ -165,7 +165,7 @@ func (a *action) checkDraft(draft *TokenDraft) error {
 	if err != nil {
 		return err
 	}
-	alive := slices.DeleteFunc(rows, func(r store.Token) bool { return r.RevokedAt != 0 || r.ExpiresAt <= a.now })
+	alive := slices.DeleteFunc(rows, func(r store.Token) bool { return tokenEnded(r, a.now) })
 	if len(alive) >= maxTokens {
 		f.add("", fmt.Errorf("there are %d tokens already: revoke some", len(alive)))
 	}
@@ -175,53 +175,47 @@ func (a *action) checkDraft(draft *TokenDraft) error {
 
 // Tokens returns the actor's own tokens, the newest first, including those that
 // have ended.
-func (s *Service) Tokens(ctx context.Context, a Actor) (list []Token, err error) {
-	err = s.ask(ctx, a, "token.list", userObject(a.user), func(d *action) error {
-		if err := d.person(); err != nil {
-			return err
-		}
-		rows, err := d.TokensOf(a.user)
-		list = make([]Token, len(rows))
-		for i, r := range rows {
-			list[i] = tokenOf(r)
-		}
-		return err
-	})
-	return list, err
+func (s *Service) Tokens(ctx context.Context, a Actor) ([]Token, error) {
+	return s.tokens(ctx, a, a.user, (*action).person)
 }
 
 // TokensOf returns the tokens of a user, the newest first, including those that have ended. It
 // requires an administrator.
-func (s *Service) TokensOf(ctx context.Context, a Actor, name string) (list []Token, err error) {
-	err = s.ask(ctx, a, "token.list", userObject(name), func(d *action) error {
-		if err := d.manage(); err != nil {
-			return err
+func (s *Service) TokensOf(ctx context.Context, a Actor, name string) ([]Token, error) {
+	return s.tokens(ctx, a, name, (*action).manage)
+}
+
+// tokens returns the tokens of a user to an actor who may see them.
+func (s *Service) tokens(ctx context.Context, a Actor, user string, may func(*action) error) ([]Token, error) {
+	return answer(ctx, s, a, "token.list", userObject(user), func(d *action) ([]Token, error) {
+		if err := may(d); err != nil {
+			return nil, err
 		}
-		if _, err := d.user(name); err != nil {
-			return err
+		if _, err := d.user(user); err != nil {
+			return nil, err
 		}
-		rows, err := d.Tx.TokensOf(name)
-		list = make([]Token, len(rows))
+
+		rows, err := d.TokensOf(user)
+		list := make([]Token, len(rows))
 		for i, r := range rows {
 			list[i] = tokenOf(r)
 		}
-		return err
+		return list, err
 	})
-	return list, err
 }
 
 // EndTokens ends all tokens of a user at once. It requires an administrator.
 func (s *Service) EndTokens(ctx context.Context, a Actor, name string) error {
-	return s.manageUser(ctx, a, "user.end-tokens", name, func(d *action) error {
+	return s.manage(ctx, a, "user.end-tokens", userObject(name), func(d *action) error {
 		if _, err := d.user(name); err != nil {
 			return err
 		}
 		n, err := d.endTokens(name)
+		if err == nil && n == 0 {
+			err = errUnchanged
+		}
 		if err != nil {
 			return err
-		}
-		if n == 0 {
-			return errUnchanged
 		}
 		return d.done("", "")
 	})
@@ -236,7 +230,7 @@ func (a *action) endTokens(user string) (n int, err error) {
 	}
 
 	for _, r := range rows {
-		if r.RevokedAt != 0 || r.ExpiresAt <= a.now {
+		if tokenEnded(r, a.now) {
 			continue
 		}
 		if err := a.Tx.RevokeToken(r.ID, a.now); err != nil {
@@ -244,7 +238,7 @@ func (a *action) endTokens(user string) (n int, err error) {
 		}
 
 		row := a.actor.auditRow(a.now, "token.revoke", tokenObject(r.ID))
-		row.Outcome, row.Before = string(Done), tokenText(tokenOf(r))
+		row.Before = tokenText(tokenOf(r))
 		if err := a.AddAudit(row); err != nil {
 			return n, err
 		}
@@ -254,16 +248,14 @@ func (a *action) endTokens(user string) (n int, err error) {
 }
 
 // TokenLife returns the longest life of a new token.
-func (s *Service) TokenLife(ctx context.Context, a Actor) (life time.Duration, err error) {
-	err = s.ask(ctx, a, "token.list", userObject(a.user), func(d *action) error {
+func (s *Service) TokenLife(ctx context.Context, a Actor) (time.Duration, error) {
+	return answer(ctx, s, a, "token.list", userObject(a.user), func(d *action) (time.Duration, error) {
 		if err := d.person(); err != nil {
-			return err
+			return 0, err
 		}
 		settings, err := settingsOf(d.Tx)
-		life = settings.TokenLife
-		return err
+		return settings.TokenLife, err
 	})
-	return life, err
 }
 
 // RevokeToken ends one of the actor's own tokens at once. An administrator may end
@@ -301,26 +293,21 @@ func (s *Service) RevokeToken(ctx context.Context, a Actor, id string) error {
 // the token would be right otherwise, and ErrNotLoggedIn for any other.
 func (s *Service) AuthenticateToken(ctx context.Context, secret string, m Meta) (Actor, error) {
 	hash, now := auth.Digest(secret), s.now()
-	var row store.Token
-	err := s.db.View(ctx, func(t *store.Tx) error {
-		var err error
-		if row, err = t.TokenByHash(hash); err != nil {
-			return err
+	row, err := view(ctx, s, func(t *store.Tx) (store.Token, error) {
+		row, err := t.TokenByHash(hash)
+		if err == nil && row.RevokedAt != 0 {
+			err = ErrNotLoggedIn
 		}
-		if row.RevokedAt != 0 {
-			return ErrNotLoggedIn
-		}
-
-		if err := enabled(t, row.User); err != nil {
-			return err
+		if err == nil {
+			err = enabled(t, row.User)
 		}
 
 		// The end is looked at last, because only a token that is right otherwise has an error of
 		// its own.
-		if now >= row.ExpiresAt {
-			return ErrTokenExpired
+		if err == nil && now >= row.ExpiresAt {
+			err = ErrTokenExpired
 		}
-		return nil
+		return row, err
 	})
 	if err != nil {
 		return Actor{}, asNotLoggedIn(err)
@@ -333,6 +320,9 @@ func (s *Service) AuthenticateToken(ctx context.Context, secret string, m Meta) 
 
 	return Actor{user: row.User, via: viaToken + row.ID, token: scopeOf(row), meta: m.sanitized()}, err
 }
+
+// tokenEnded reports whether a token has ended at an instant in µs.
+func tokenEnded(r store.Token, now int64) bool { return r.RevokedAt != 0 || now >= r.ExpiresAt }
 
 // scopeOf returns the restriction of an actor with a token.
 func scopeOf(r store.Token) *tokenScope {

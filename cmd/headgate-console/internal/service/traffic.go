@@ -203,13 +203,7 @@ func (s *Service) readTraffic(ctx context.Context, a Actor, q TrafficQuery, f fu
 // trafficApps returns the applications of a query, and whether they are all that there are.
 func (a *action) trafficApps(app string) (names []string, all bool, err error) {
 	if app != "" {
-		if _, err := a.app(app); err != nil {
-			return nil, false, err
-		}
-		if a.access.Role(app) == NoRole {
-			return nil, false, a.hide()
-		}
-		return []string{app}, false, nil
+		return []string{app}, false, a.seesApp(app)
 	}
 
 	rows, err := a.Apps()
@@ -603,10 +597,8 @@ func (s *Service) Markers(ctx context.Context, a Actor, q TrafficQuery) (list []
 	}
 
 	err = s.ask(ctx, a, "traffic.read", "apps", func(d *action) (err error) {
-		if q.App != "" {
-			if _, _, err := d.trafficApps(q.App); err != nil {
-				return err
-			}
+		if err := d.seesApp(q.App); err != nil {
+			return err
 		}
 		list, _, err = d.markers(q, maxMarkers)
 		return err
@@ -676,14 +668,8 @@ func appsOf(body string) ([]string, error) {
 // one of them. What they say of policies that the actor does not see is replaced in their errors;
 // see [Service.Reasons]. The error is ErrNoFleet or wraps it if Redis does not answer.
 func (s *Service) Instances(ctx context.Context, a Actor, app string) ([]policy.Instance, error) {
-	var access Access
-	err := s.ask(ctx, a, "instance.list", "instances", func(d *action) error {
-		access = d.access
-		if app != "" {
-			_, _, err := d.trafficApps(app)
-			return err
-		}
-		return nil
+	access, err := answer(ctx, s, a, "instance.list", "instances", func(d *action) (Access, error) {
+		return d.access, d.seesApp(app)
 	})
 	if err != nil {
 		return nil, err

@@ -89,7 +89,7 @@ func (s *Service) auditExport(ctx context.Context, a Actor, q TrafficQuery) erro
 	}
 
 	return s.act(ctx, a, store.CounterUsers, "traffic.export", object, func(d *action) error {
-		if _, _, err := d.trafficApps(q.App); err != nil {
+		if err := d.seesApp(q.App); err != nil {
 			return err
 		}
 		return d.done("", text(struct {

@@ -33,28 +33,26 @@ func userOf(r store.User, roles []store.Role) User {
 		Roles: map[string]Role{},
 	}
 	for _, role := range roles {
-		if role.User == r.Name {
-			u.Roles[role.App] = Role(role.Role)
-		}
+		u.Roles[role.App] = Role(role.Role)
 	}
 	return u
 }
 
 // Users returns all users by name. It requires an administrator.
-func (s *Service) Users(ctx context.Context, a Actor) (list []User, err error) {
-	err = s.ask(ctx, a, "user.list", "users", func(d *action) error {
+func (s *Service) Users(ctx context.Context, a Actor) ([]User, error) {
+	return answer(ctx, s, a, "user.list", "users", func(d *action) ([]User, error) {
 		if err := d.manage(); err != nil {
-			return err
+			return nil, err
 		}
 
 		rows, err := d.Users()
 		if err != nil {
-			return err
+			return nil, err
 		}
 
 		roles, err := d.Roles()
 		if err != nil {
-			return err
+			return nil, err
 		}
 
 		byUser := map[string][]store.Role{}
@@ -63,47 +61,45 @@ func (s *Service) Users(ctx context.Context, a Actor) (list []User, err error) {
 		}
 
 		factors, err := d.UsersWithSecondFactor()
-		list = make([]User, len(rows))
+		list := make([]User, len(rows))
 		for i, r := range rows {
 			list[i] = userOf(r, byUser[r.Name])
 			_, list[i].SecondFactor = slices.BinarySearch(factors, r.Name)
 		}
-		return err
+		return list, err
 	})
-	return list, err
 }
 
 // User returns a user. It requires an administrator or the same user.
-func (s *Service) User(ctx context.Context, a Actor, name string) (u User, err error) {
-	err = s.ask(ctx, a, "user.read", userObject(name), func(d *action) error {
+func (s *Service) User(ctx context.Context, a Actor, name string) (User, error) {
+	return answer(ctx, s, a, "user.read", userObject(name), func(d *action) (u User, err error) {
 		if name != a.user || d.access.Token {
 			if err := d.manage(); err != nil {
-				return err
+				return u, err
 			}
 		}
 
 		row, err := d.user(name)
 		if err != nil {
-			return err
+			return u, err
 		}
 
 		roles, err := d.RolesOf(name)
 		if err != nil {
-			return err
+			return u, err
 		}
 
 		u = userOf(row, roles)
 		_, u.SecondFactor, err = confirmedFactor(d.Tx, name)
-		return err
+		return u, err
 	})
-	return u, err
 }
 
 // CreateUser adds a user without roles, and returns a password, which the user has
 // to change at the first log-in. It requires an administrator.
 func (s *Service) CreateUser(ctx context.Context, a Actor, name string) (password string, err error) {
-	return s.withPassword(ctx, func(_, hash string) error {
-		return s.manageUser(ctx, a, "user.create", name, func(d *action) error {
+	return s.withPassword(ctx, func(hash string) error {
+		return s.manage(ctx, a, "user.create", userObject(name), func(d *action) error {
 			if err := CheckUser(name); err != nil {
 				return invalid("name", err.Error())
 			}
@@ -130,21 +126,20 @@ func (s *Service) CreateUser(ctx context.Context, a Actor, name string) (passwor
 // The next person whom a provider gives the
 // name of the user becomes the user. It requires an administrator.
 func (s *Service) ResetPassword(ctx context.Context, a Actor, name string) (password string, err error) {
-	return s.withPassword(ctx, func(_, hash string) error {
-		return s.manageUser(ctx, a, "user.reset-password", name, func(d *action) error {
-			return d.resetPassword(name, hash)
-		})
+	return s.withPassword(ctx, func(hash string) error {
+		reset := func(d *action) error { return d.resetPassword(name, hash) }
+		return s.manage(ctx, a, "user.reset-password", userObject(name), reset)
 	})
 }
 
 // withPassword generates a password and calls f, which stores its hash.
-func (s *Service) withPassword(ctx context.Context, f func(password, hash string) error) (string, error) {
+func (s *Service) withPassword(ctx context.Context, f func(hash string) error) (string, error) {
 	password := auth.NewSecret()
 	hash, err := s.passwords.Hash(ctx, password)
 	if err != nil {
 		return "", err
 	}
-	if err := f(password, hash); err != nil {
+	if err := f(hash); err != nil {
 		return "", err
 	}
 	return password, nil
@@ -212,7 +207,7 @@ func (s *Service) Demote(ctx context.Context, a Actor, name string) error {
 }
 
 func (s *Service) changeUser(ctx context.Context, a Actor, verb, name string, change func(*store.User)) error {
-	return s.manageUser(ctx, a, verb, name, func(d *action) error {
+	return s.manage(ctx, a, verb, userObject(name), func(d *action) error {
 		u, err := d.user(name)
 		if err != nil {
 			return err
@@ -249,7 +244,7 @@ func (s *Service) changeUser(ctx context.Context, a Actor, verb, name string, ch
 // SetRole gives a user a role in an application; NoRole removes it. It requires an
 // administrator.
 func (s *Service) SetRole(ctx context.Context, a Actor, user, app string, role Role) error {
-	return s.manageUser(ctx, a, "user.role", user, func(d *action) error {
+	return s.manage(ctx, a, "user.role", userObject(user), func(d *action) error {
 		if role != NoRole && role != Viewer && role != Owner {
 			return invalid("role", "it is not viewer, owner or nothing")
 		}
@@ -257,8 +252,10 @@ func (s *Service) SetRole(ctx context.Context, a Actor, user, app string, role R
 		if _, err := d.user(user); err != nil {
 			return err
 		}
-		if _, err := d.app(app); err != nil {
-			return notField("app", "there is no application of that name", err)
+		if _, err := d.app(app); errors.Is(err, ErrNotFound) {
+			return invalid("app", "there is no application of that name")
+		} else if err != nil {
+			return err
 		}
 
 		roles, err := d.RolesOf(user)
@@ -276,23 +273,6 @@ func (s *Service) SetRole(ctx context.Context, a Actor, user, app string, role R
 		}
 
 		return d.done(roleText(app, was), roleText(app, role))
-	})
-}
-
-// notField returns the mistake of a field that names a missing object.
-func notField(field, message string, err error) error {
-	if errors.Is(err, ErrNotFound) {
-		return invalid(field, message)
-	}
-	return err
-}
-
-func (s *Service) manageUser(ctx context.Context, a Actor, verb, name string, f func(*action) error) error {
-	return s.act(ctx, a, store.CounterUsers, verb, userObject(name), func(d *action) error {
-		if err := d.manage(); err != nil {
-			return err
-		}
-		return f(d)
 	})
 }
 

@@ -20,15 +20,10 @@ import (
 // actor needs a role in the application. The error is ErrNoFleet or wraps it if Redis does not
 // answer.
 func (s *Service) Top(ctx context.Context, a Actor, app string) (stats.Top, error) {
-	err := s.ask(ctx, a, "top.read", appObject(app), func(d *action) error {
-		if _, err := d.app(app); err != nil {
-			return err
-		}
-		if d.access.Role(app) == NoRole {
-			return d.hide()
-		}
-		return nil
-	})
+	if app == "" {
+		return stats.Top{}, ErrNotFound
+	}
+	err := s.ask(ctx, a, "top.read", appObject(app), func(d *action) error { return d.seesApp(app) })
 	if err != nil {
 		return stats.Top{}, err
 	}
@@ -240,20 +235,18 @@ func WithKeyLimit(p policy.Policy, key string, limit *policy.Override) (policy.P
 
 // changeForKey saves a policy with a change that is about a key. The note is for its history.
 func (s *Service) changeForKey(ctx context.Context, a Actor, name, key string, version int64, note string,
-	change func(policy.Policy) (policy.Policy, error)) (saved policy.Policy, err error) {
+	change func(policy.Policy) (policy.Policy, error)) (policy.Policy, error) {
 	if err := checkKey(key); err != nil {
-		return saved, err
+		return policy.Policy{}, err
 	}
 
-	err = s.change(ctx, a, updated, name, func(d *action) error {
+	return s.change(ctx, a, updated, name, func(d *action) (policy.Policy, error) {
 		p, err := d.owned(name, version)
 		if err != nil {
-			return err
+			return p, err
 		}
-		saved, err = d.updateForKey(p, version, note, change)
-		return err
+		return d.updateForKey(p, version, note, change)
 	})
-	return saved, err
 }
 
 // updateForKey is changeForKey for a policy that was read.
