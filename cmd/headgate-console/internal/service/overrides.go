@@ -228,7 +228,7 @@ func (a *action) putOverride(p *policy.Policy, row store.Override) (differs bool
 	if row.Revision, err = a.nextOverrides(1); err != nil {
 		return false, err
 	}
-	if err := a.PutOverride(row); err != nil {
+	if err := a.PutOverrides(row); err != nil {
 		return false, err
 	}
 
@@ -331,7 +331,7 @@ func (a *action) putRevisions(rows []store.Override) error {
 	for i := range rows {
 		rows[i].Revision = first + int64(i)
 	}
-	return a.PutOverrides(rows)
+	return a.PutOverrides(rows...)
 }
 
 // dropOverrides has Redis remove the overrides of a policy that is deleted. They are kept for when
@@ -345,7 +345,7 @@ func (a *action) dropOverrides(name string) error {
 	if err != nil {
 		return err
 	}
-	return a.PutOverride(store.Override{Policy: name, Revision: revision, ChangedAt: a.now, ChangedBy: a.actor.user})
+	return a.PutOverrides(store.Override{Policy: name, Revision: revision, ChangedAt: a.now, ChangedBy: a.actor.user})
 }
 
 // restoreOverrides gives a policy that is restored the overrides that it had, and a new one of the

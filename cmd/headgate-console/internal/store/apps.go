@@ -2,34 +2,25 @@ package store
 
 // App is a row of an application.
 type App struct {
-	Name        string
-	Description string
-	CreatedAt   int64 // µs
-	CreatedBy   string
-	Policies    int64 // the number of policies that list it; not written
+	Name        string `db:"name"`
+	Description string `db:"description"`
+	CreatedAt   int64  `db:"created_at"` // µs
+	CreatedBy   string `db:"created_by"`
+
+	// Policies is the number of policies that list it.
+	Policies int64 `sql:"(SELECT COUNT(*) FROM policy_apps p WHERE p.app = apps.name)"`
 }
 
-const appColumns = "SELECT name, description, created_at, created_by, " +
-	"(SELECT COUNT(*) FROM policy_apps p WHERE p.app = apps.name) FROM apps"
-
-func scanApp(s scanner) (a App, err error) {
-	return a, s.Scan(&a.Name, &a.Description, &a.CreatedAt, &a.CreatedBy, &a.Policies)
-}
+var appRows = newRows[App]("apps")
 
 // Apps returns all applications by name.
-func (t *Tx) Apps() ([]App, error) { return readAll(t, scanApp, appColumns+" ORDER BY name") }
+func (t *Tx) Apps() ([]App, error) { return appRows.all(t, "ORDER BY name") }
 
 // App returns one application, or ErrNotFound.
-func (t *Tx) App(name string) (App, error) {
-	return readOne(t, scanApp, appColumns+" WHERE name = ?", name)
-}
+func (t *Tx) App(name string) (App, error) { return appRows.one(t, "WHERE name = ?", name) }
 
 // InsertApp adds an application, or returns ErrExists.
-func (t *Tx) InsertApp(a App) error {
-	const q = "INSERT INTO apps (name, description, created_at, created_by) VALUES (?, ?, ?, ?)"
-	_, err := t.exec(q, a.Name, a.Description, a.CreatedAt, a.CreatedBy)
-	return err
-}
+func (t *Tx) InsertApp(a App) error { return appRows.insert(t, a) }
 
 // DescribeApp changes the description of an application, or returns ErrNotFound.
 func (t *Tx) DescribeApp(name, description string) error {
@@ -39,7 +30,7 @@ func (t *Tx) DescribeApp(name, description string) error {
 // DeleteApp removes an application and the roles in it, or returns ErrReferenced
 // while a policy lists it.
 func (t *Tx) DeleteApp(name string) error {
-	if _, err := t.exec("DELETE FROM roles WHERE app = ?", name); err != nil {
+	if err := t.exec("DELETE FROM roles WHERE app = ?", name); err != nil {
 		return err
 	}
 	return t.execOne(ErrNotFound, "DELETE FROM apps WHERE name = ?", name)

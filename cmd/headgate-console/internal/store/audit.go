@@ -4,37 +4,24 @@ import "strings"
 
 // Audit is one row of the audit log. No statement changes or removes one.
 type Audit struct {
-	ID        int64 // set by the database
-	At        int64 // µs
-	Actor     string
-	Via       string
-	Action    string
-	Object    string
-	Outcome   string
-	Before    string
-	After     string
-	RequestID string
-	Address   string
-	Note      string
+	ID        int64  `sql:"audit.id"` // set by the database
+	At        int64  `db:"at"`        // µs
+	Actor     string `db:"actor"`
+	Via       string `db:"via"`
+	Action    string `db:"action"`
+	Object    string `db:"object"`
+	Outcome   string `db:"outcome"`
+	Before    string `db:"body_before"`
+	After     string `db:"body_after"`
+	RequestID string `db:"request_id"`
+	Address   string `db:"address"`
+	Note      string `db:"note"`
 }
 
-const auditColumns = "SELECT id, at, actor, via, action, object, outcome, body_before, body_after, " +
-	"request_id, address, note FROM audit"
-
-func scanAudit(s scanner) (a Audit, err error) {
-	return a, s.Scan(&a.ID, &a.At, &a.Actor, &a.Via, &a.Action, &a.Object, &a.Outcome,
-		&a.Before, &a.After, &a.RequestID, &a.Address, &a.Note)
-}
+var auditRows = newRows[Audit]("audit")
 
 // AddAudit writes a row.
-func (t *Tx) AddAudit(a Audit) error {
-	const q = "INSERT INTO audit " +
-		"(at, actor, via, action, object, outcome, body_before, body_after, request_id, address, note) " +
-		"VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-	_, err := t.exec(q, a.At, a.Actor, a.Via, a.Action, a.Object, a.Outcome,
-		a.Before, a.After, a.RequestID, a.Address, a.Note)
-	return err
-}
+func (t *Tx) AddAudit(a Audit) error { return auditRows.insert(t, a) }
 
 // AuditQuery selects rows of the audit log, the newest first. Empty fields select
 // all rows.
@@ -52,7 +39,7 @@ type AuditQuery struct {
 // FindAudit returns the rows that q selects.
 func (t *Tx) FindAudit(q AuditQuery) ([]Audit, error) {
 	where, args := q.where()
-	return readAll(t, scanAudit, auditColumns+where+" ORDER BY id DESC LIMIT ?", append(args, q.Limit)...)
+	return auditRows.all(t, where+" ORDER BY id DESC LIMIT ?", append(args, q.Limit)...)
 }
 
 // where returns the conditions of a, made of constants and placeholders, and the values of the

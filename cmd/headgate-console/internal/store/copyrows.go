@@ -70,11 +70,8 @@ func (t table) row() []any {
 	return list
 }
 
-// Bounds of a statement that writes rows.
-const (
-	maxBatch      = 200
-	maxBatchBytes = 1 << 20
-)
+// maxBatchBytes bounds the texts of a statement that copies rows.
+const maxBatchBytes = 1 << 20
 
 // copyRows replaces the rows of a table in one transaction by those in another.
 func (t table) copyRows(ctx context.Context, from, to *sql.Tx) error {
@@ -136,9 +133,8 @@ func (b *batch) flush() error {
 		return nil
 	}
 
-	row := "(" + placeholders(len(b.table.columns)) + ")"
 	q := "INSERT INTO " + quoted(b.table.name) + " (" + strings.Join(b.table.columns, ", ") + ") VALUES " +
-		strings.TrimSuffix(strings.Repeat(row+",", n), ",")
+		tuples(n, len(b.table.columns))
 	_, err := b.to.ExecContext(b.ctx, q, b.args...)
 	b.args, b.bytes = b.args[:0], 0
 	if err != nil {

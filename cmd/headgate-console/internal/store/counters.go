@@ -24,8 +24,7 @@ type Counter struct {
 
 // Counter returns a counter, or ErrNotFound.
 func (t *Tx) Counter(name string) (Counter, error) {
-	scan := func(s scanner) (c Counter, err error) { return c, s.Scan(&c.Value, &c.At) }
-	return readOne(t, scan, "SELECT value, at FROM counters WHERE name = ?", name)
+	return readOne[Counter](t, "SELECT value, at FROM counters WHERE name = ?", name)
 }
 
 // RaiseCounter adds 1 to a counter at the time at in µs. If a transaction raises its counters

@@ -8,7 +8,7 @@ import (
 func count(t testing.TB, db *DB, query string, args ...any) (n int64) {
 	t.Helper()
 	err := db.View(t.Context(), func(tx *Tx) (err error) {
-		n, err = readOne(tx, scanCount, query, args...)
+		n, err = readOne[int64](tx, query, args...)
 		return err
 	})
 	if err != nil {
@@ -20,8 +20,7 @@ func count(t testing.TB, db *DB, query string, args ...any) (n int64) {
 func exec(t testing.TB, db *DB, query string, args ...any) {
 	t.Helper()
 	update(t, db, func(tx *Tx) error {
-		_, err := tx.exec(query, args...)
-		return err
+		return tx.exec(query, args...)
 	})
 }
 

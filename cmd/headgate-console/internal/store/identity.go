@@ -74,10 +74,7 @@ func writeIdentity(ctx context.Context, r runner, is identity) error {
 	if err != nil {
 		return err
 	}
-	if _, err := r.ExecContext(ctx, "DELETE FROM settings WHERE name = ?", identityName); err != nil {
-		return err
-	}
-	_, err = r.ExecContext(ctx, "INSERT INTO settings (name, value) VALUES (?, ?)", identityName, string(text))
+	_, err = r.ExecContext(ctx, setSetting, identityName, string(text))
 	return err
 }
 

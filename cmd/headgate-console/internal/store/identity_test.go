@@ -153,11 +153,10 @@ func TestACopyOfADatabaseHasAnotherID(t *testing.T) {
 		t.Fatalf("%s names no database", from)
 	}
 	update(t, open(t, to), func(tx *Tx) error {
-		if _, err := tx.exec("DELETE FROM settings"); err != nil {
+		if err := tx.exec("DELETE FROM settings"); err != nil {
 			return err
 		}
-		_, err := tx.exec(fmt.Sprintf("INSERT INTO settings SELECT * FROM `%s`.settings", name[1]))
-		return err
+		return tx.exec(fmt.Sprintf("INSERT INTO settings SELECT * FROM `%s`.settings", name[1]))
 	})
 
 	if third := idOf(t, to); third == first || third == second {

@@ -151,14 +151,7 @@ const (
 func (m mysql) places() []string { return []string{"database:" + m.config.DBName} }
 
 func (mysql) addUp() string {
-	return " ON DUPLICATE KEY UPDATE " +
-		"allowed = allowed + VALUES(allowed), waited = waited + VALUES(waited), " +
-		"degraded = degraded + VALUES(degraded), shadow_refused = shadow_refused + VALUES(shadow_refused), " +
-		"failed_open = failed_open + VALUES(failed_open), refused = refused + VALUES(refused), " +
-		"banned = banned + VALUES(banned), impossible = impossible + VALUES(impossible), " +
-		"denied = denied + VALUES(denied), queue_full = queue_full + VALUES(queue_full), " +
-		"canceled = canceled + VALUES(canceled), failed_closed = failed_closed + VALUES(failed_closed), " +
-		"overruled = overruled + VALUES(overruled), lost = lost + VALUES(lost)"
+	return " ON DUPLICATE KEY UPDATE " + eachCount(func(c string) string { return c + " = " + c + " + VALUES(" + c + ")" })
 }
 
 func (mysql) byPrimaryKey() string { return " FORCE INDEX (PRIMARY)" }

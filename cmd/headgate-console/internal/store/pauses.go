@@ -2,36 +2,25 @@ package store
 
 // Pause is the row of a policy that is in shadow or off until a time, and then goes back.
 type Pause struct {
-	Policy string
-	Back   string // the mode that it goes back to
-	Until  int64  // µs
-	User   string // who paused it
-	Via    string // how the user was authenticated
-	Reason string // why it did not go back when it was due; "" before
+	Policy string `db:"policy"`
+	Back   string `db:"mode_after"` // the mode that it goes back to
+	Until  int64  `db:"until_at"`   // µs
+	User   string `db:"user_name"`  // who paused it
+	Via    string `db:"via"`        // how the user was authenticated
+	Reason string `db:"reason"`     // why it did not go back when it was due; "" before
 }
 
-const pauseColumns = "SELECT policy, mode_after, until_at, user_name, via, reason FROM pauses"
-
-func scanPause(s scanner) (p Pause, err error) {
-	return p, s.Scan(&p.Policy, &p.Back, &p.Until, &p.User, &p.Via, &p.Reason)
-}
+var pauseRows = newRows[Pause]("pauses")
 
 // AddPause adds a pause, or returns ErrExists if the policy has one.
-func (t *Tx) AddPause(p Pause) error {
-	const q = "INSERT INTO pauses (policy, mode_after, until_at, user_name, via, reason) VALUES (?, ?, ?, ?, ?, '')"
-	_, err := t.exec(q, p.Policy, p.Back, p.Until, p.User, p.Via)
-	return err
-}
+func (t *Tx) AddPause(p Pause) error { return pauseRows.insert(t, p) }
 
 // Pause returns the pause of a policy, or ErrNotFound.
-func (t *Tx) Pause(policy string) (Pause, error) {
-	return readOne(t, scanPause, pauseColumns+" WHERE policy = ?", policy)
-}
+func (t *Tx) Pause(policy string) (Pause, error) { return pauseRows.one(t, "WHERE policy = ?", policy) }
 
 // DuePause returns the pause that was the first to be due at an instant in µs, or ErrNotFound.
 func (t *Tx) DuePause(at int64) (Pause, error) {
-	return readOne(t, scanPause,
-		pauseColumns+" WHERE reason = '' AND until_at <= ? ORDER BY until_at, policy LIMIT 1", at)
+	return pauseRows.one(t, "WHERE reason = '' AND until_at <= ? ORDER BY until_at, policy LIMIT 1", at)
 }
 
 // DropPause removes the pause of a policy, or returns ErrNotFound.

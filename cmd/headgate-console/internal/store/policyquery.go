@@ -56,11 +56,10 @@ func (t *Tx) FindPolicies(q PolicyQuery) (page []Policy, total int64, err error)
 		return nil, 0, nil
 	}
 	where, args := q.where()
-	if total, err = readOne(t, scanCount, "SELECT COUNT(*) FROM policies"+where, args...); err != nil {
+	if total, err = readOne[int64](t, "SELECT COUNT(*) FROM policies"+where, args...); err != nil {
 		return nil, 0, err
 	}
-	query := policyColumns + where + q.Sort.orderBy() + " LIMIT ? OFFSET ?"
-	page, err = readAll(t, scanPolicy, query, append(args, q.Limit, q.Offset)...)
+	page, err = policyRows.all(t, where+q.Sort.orderBy()+" LIMIT ? OFFSET ?", append(args, q.Limit, q.Offset)...)
 	return page, total, err
 }
 
@@ -70,16 +69,12 @@ func (t *Tx) PolicyNames(q PolicyQuery) ([]string, error) {
 		return nil, nil
 	}
 	where, args := q.where()
-	return readAll(t, scanText, "SELECT name FROM policies"+where+q.Sort.orderBy(), args...)
+	return readAll[string](t, "SELECT name FROM policies"+where+q.Sort.orderBy(), args...)
 }
 
-// PoliciesNamed returns the policies of these names, in no order. There must not be more than
-// a page of them.
+// PoliciesNamed returns the policies of these names, in no order.
 func (t *Tx) PoliciesNamed(names []string) ([]Policy, error) {
-	if len(names) == 0 {
-		return nil, nil
-	}
-	return readAll(t, scanPolicy, policyColumns+" WHERE name IN ("+placeholders(len(names))+")", values(names)...)
+	return readIn[Policy](t, policyRows.read+"WHERE name", names, "")
 }
 
 func (p PolicySort) orderBy() string {
@@ -107,7 +102,7 @@ func (p *PolicyQuery) where() (string, []any) {
 
 	// A policy that lists App is visible if App is.
 	if p.Visible != nil && !slices.Contains(p.Visible, p.App) {
-		add(listsApp+"IN ("+placeholders(len(p.Visible))+"))", values(p.Visible)...)
+		add(listsApp+"IN "+tuples(1, len(p.Visible))+")", values(p.Visible)...)
 	}
 	if p.App != "" {
 		add(listsApp+"= ?)", p.App)

@@ -103,7 +103,7 @@ func (s seal) renewed(stored, place string) (string, error) {
 // is errNoKey or errWrongKey if one cannot be read. One that another process writes meanwhile is
 // left to the next start.
 func (t *Tx) renewSecrets() error {
-	factors, err := readAll(t, scanSecondFactor, secondFactorColumns)
+	factors, err := factorRows.all(t, "")
 	if err != nil {
 		return err
 	}
@@ -111,21 +111,21 @@ func (t *Tx) renewSecrets() error {
 	// The text before is a condition of the update, so that a secret that another process has just
 	// replaced is not lost.
 	for _, f := range factors {
-		secret, err := t.db.seal.renewed(f.stored, f.place())
+		secret, err := t.db.seal.renewed(f.Secret, f.place())
 		if err != nil {
 			return err
 		}
 
-		if secret == f.stored {
+		if secret == f.Secret {
 			continue
 		}
 		const q = "UPDATE second_factors SET secret = ? WHERE user_name = ? AND secret = ?"
-		if _, err := t.exec(q, secret, f.User, f.stored); err != nil {
+		if err := t.exec(q, secret, f.User, f.Secret); err != nil {
 			return err
 		}
 	}
 
-	hooks, err := readAll(t, scanWebhook, webhookColumns)
+	hooks, err := webhookRows.all(t, "")
 	if err != nil {
 		return err
 	}
@@ -143,7 +143,7 @@ func (t *Tx) renewSecrets() error {
 		}
 		const q = "UPDATE webhooks SET url = ?, secret = ?, secret_before = ? " +
 			"WHERE id = ? AND url = ? AND secret = ? AND secret_before = ?"
-		_, err := t.exec(q, w.URL, w.Secret, w.SecretBefore, w.ID, before.URL, before.Secret, before.SecretBefore)
+		err := t.exec(q, w.URL, w.Secret, w.SecretBefore, w.ID, before.URL, before.Secret, before.SecretBefore)
 		if err != nil {
 			return err
 		}

@@ -69,7 +69,7 @@ func wantSecrets(t *testing.T, what string, db *DB) (f SecondFactor) {
 func stored(t *testing.T, db *DB) (list []string) {
 	t.Helper()
 	err := db.View(t.Context(), func(tx *Tx) (err error) {
-		list, err = readAll(tx, scanText,
+		list, err = readAll[string](tx,
 			"SELECT secret FROM second_factors UNION ALL SELECT url FROM webhooks UNION ALL SELECT secret FROM webhooks UNION ALL SELECT secret_before FROM webhooks")
 		return err
 	})
@@ -229,7 +229,7 @@ func TestSecretsAreOfTheirRow(t *testing.T) {
 		"of no base64":      {"UPDATE second_factors SET secret = ?", sealedBy + "%"},
 	} {
 		err := db.Update(t.Context(), func(tx *Tx) error {
-			if _, err := tx.exec(change[0].(string), change[1:]...); err != nil {
+			if err := tx.exec(change[0].(string), change[1:]...); err != nil {
 				t.Fatal(err)
 			}
 			return tx.renewSecrets() // which rolls the change back

@@ -2,29 +2,26 @@ package store
 
 // SecondFactor is the row of a user's second factor.
 type SecondFactor struct {
-	User        string
-	Secret      string // in base32; it has to be readable, because codes are computed from it
-	Session     string // the hash of the session that sets it up
-	CreatedAt   int64  // µs
-	ConfirmedAt int64  // µs; 0 means that it is not in force yet
-	LastStep    int64  // the time step of the last code that was accepted
+	User        string `db:"user_name"`
+	Secret      string `db:"secret"`       // in base32; it has to be readable, because codes are computed from it
+	Session     string `db:"session"`      // the hash of the session that sets it up
+	CreatedAt   int64  `db:"created_at"`   // µs
+	ConfirmedAt int64  `db:"confirmed_at"` // µs; 0 means that it is not in force yet
+	LastStep    int64  `db:"last_step"`    // the time step of the last code that was accepted
 
 	stored string // the secret as it is in the row
 }
 
-const secondFactorColumns = "SELECT user_name, secret, session, created_at, confirmed_at, last_step FROM second_factors"
-
-func scanSecondFactor(s scanner) (f SecondFactor, err error) {
-	return f, s.Scan(&f.User, &f.stored, &f.Session, &f.CreatedAt, &f.ConfirmedAt, &f.LastStep)
-}
+var factorRows = newRows[SecondFactor]("second_factors")
 
 // place names the column of the secret.
 func (s *SecondFactor) place() string { return "second_factors.secret " + s.User }
 
 // SecondFactor returns the second factor of a user, confirmed or not, or ErrNotFound.
 func (t *Tx) SecondFactor(user string) (SecondFactor, error) {
-	f, err := readOne(t, scanSecondFactor, secondFactorColumns+" WHERE user_name = ?", user)
+	f, err := factorRows.one(t, "WHERE user_name = ?", user)
 	if err == nil {
+		f.stored = f.Secret
 		f.Secret, err = t.db.seal.opened(f.stored, f.place())
 	}
 	return f, err
@@ -32,16 +29,13 @@ func (t *Tx) SecondFactor(user string) (SecondFactor, error) {
 
 // UsersWithSecondFactor returns the names of the users whose second factor is confirmed.
 func (t *Tx) UsersWithSecondFactor() ([]string, error) {
-	return readAll(t, scanText, "SELECT user_name FROM second_factors WHERE confirmed_at > 0 ORDER BY user_name")
+	return readAll[string](t, "SELECT user_name FROM second_factors WHERE confirmed_at > 0 ORDER BY user_name")
 }
 
 // InsertSecondFactor adds a second factor, or returns ErrExists if the user has one.
 func (t *Tx) InsertSecondFactor(f SecondFactor) error {
-	const q = "INSERT INTO second_factors (user_name, secret, session, created_at, confirmed_at, last_step) " +
-		"VALUES (?, ?, ?, ?, ?, ?)"
-	secret := t.db.seal.encrypted(f.Secret, f.place())
-	_, err := t.exec(q, f.User, secret, f.Session, f.CreatedAt, f.ConfirmedAt, f.LastStep)
-	return err
+	f.Secret = t.db.seal.encrypted(f.Secret, f.place())
+	return factorRows.insert(t, f)
 }
 
 // ConfirmSecondFactor puts a second factor in force at a time in µs, and stores the time step of
@@ -63,24 +57,30 @@ func (t *Tx) UseStep(f SecondFactor, step int64) error {
 // DeleteSecondFactor removes the second factor of a user and its recovery codes. It does
 // nothing if there is none.
 func (t *Tx) DeleteSecondFactor(user string) error {
-	if _, err := t.exec("DELETE FROM recovery_codes WHERE user_name = ?", user); err != nil {
+	if err := t.exec("DELETE FROM recovery_codes WHERE user_name = ?", user); err != nil {
 		return err
 	}
-	_, err := t.exec("DELETE FROM second_factors WHERE user_name = ?", user)
-	return err
+	return t.exec("DELETE FROM second_factors WHERE user_name = ?", user)
 }
+
+// recoveryCode is the row of a code, which is its hash.
+type recoveryCode struct {
+	User string `db:"user_name"`
+	Hash string `db:"hash"`
+}
+
+var recoveryRows = newRows[recoveryCode]("recovery_codes")
 
 // SetRecoveryCodes replaces the recovery codes of a user by others, given by their hashes.
 func (t *Tx) SetRecoveryCodes(user string, hashes []string) error {
-	if _, err := t.exec("DELETE FROM recovery_codes WHERE user_name = ?", user); err != nil {
+	if err := t.exec("DELETE FROM recovery_codes WHERE user_name = ?", user); err != nil {
 		return err
 	}
-	for _, hash := range hashes {
-		if _, err := t.exec("INSERT INTO recovery_codes (user_name, hash) VALUES (?, ?)", user, hash); err != nil {
-			return err
-		}
+	codes := make([]recoveryCode, len(hashes))
+	for i, hash := range hashes {
+		codes[i] = recoveryCode{user, hash}
 	}
-	return nil
+	return recoveryRows.insert(t, codes...)
 }
 
 // UseRecoveryCode removes a recovery code of a user, or returns ErrNotFound.
@@ -90,33 +90,26 @@ func (t *Tx) UseRecoveryCode(user, hash string) error {
 
 // RecoveryCodes returns the number of a user's recovery codes.
 func (t *Tx) RecoveryCodes(user string) (int64, error) {
-	return readOne(t, scanCount, "SELECT COUNT(*) FROM recovery_codes WHERE user_name = ?", user)
+	return readOne[int64](t, "SELECT COUNT(*) FROM recovery_codes WHERE user_name = ?", user)
 }
 
 // PendingLogin is a log-in that waits for a code.
 type PendingLogin struct {
-	Hash       string // of the secret in its cookie, which is not stored
-	User       string
-	PasswordAt int64 // µs; when the password was set that was right
-	ExpiresAt  int64 // µs
+	Hash       string `db:"hash"` // of the secret in its cookie, which is not stored
+	User       string `db:"user_name"`
+	PasswordAt int64  `db:"password_at"` // µs; when the password was set that was right
+	ExpiresAt  int64  `db:"expires_at"`  // µs
 }
 
-func scanPendingLogin(s scanner) (p PendingLogin, err error) {
-	return p, s.Scan(&p.Hash, &p.User, &p.PasswordAt, &p.ExpiresAt)
-}
+var pendingRows = newRows[PendingLogin]("pending_logins")
 
 // PendingLogin returns a pending log-in, or ErrNotFound.
 func (t *Tx) PendingLogin(hash string) (PendingLogin, error) {
-	const q = "SELECT hash, user_name, password_at, expires_at FROM pending_logins WHERE hash = ?"
-	return readOne(t, scanPendingLogin, q, hash)
+	return pendingRows.one(t, "WHERE hash = ?", hash)
 }
 
 // InsertPendingLogin adds a pending log-in.
-func (t *Tx) InsertPendingLogin(p PendingLogin) error {
-	const q = "INSERT INTO pending_logins (hash, user_name, password_at, expires_at) VALUES (?, ?, ?, ?)"
-	_, err := t.exec(q, p.Hash, p.User, p.PasswordAt, p.ExpiresAt)
-	return err
-}
+func (t *Tx) InsertPendingLogin(p PendingLogin) error { return pendingRows.insert(t, p) }
 
 // DeletePendingLogin ends a pending log-in, or returns ErrNotFound.
 func (t *Tx) DeletePendingLogin(hash string) error {
@@ -125,12 +118,10 @@ func (t *Tx) DeletePendingLogin(hash string) error {
 
 // DeletePendingLoginsOf ends all pending log-ins of a user.
 func (t *Tx) DeletePendingLoginsOf(user string) error {
-	_, err := t.exec("DELETE FROM pending_logins WHERE user_name = ?", user)
-	return err
+	return t.exec("DELETE FROM pending_logins WHERE user_name = ?", user)
 }
 
 // DeleteEndedPendingLogins deletes the pending log-ins that expire by a time in µs.
 func (t *Tx) DeleteEndedPendingLogins(expired int64) error {
-	_, err := t.exec("DELETE FROM pending_logins WHERE expires_at <= ?", expired)
-	return err
+	return t.exec("DELETE FROM pending_logins WHERE expires_at <= ?", expired)
 }

@@ -101,14 +101,7 @@ func (s sqlite) places() []string {
 }
 
 func (sqlite) addUp() string {
-	return " ON CONFLICT (level, series, at) DO UPDATE SET " +
-		"allowed = allowed + excluded.allowed, waited = waited + excluded.waited, " +
-		"degraded = degraded + excluded.degraded, shadow_refused = shadow_refused + excluded.shadow_refused, " +
-		"failed_open = failed_open + excluded.failed_open, refused = refused + excluded.refused, " +
-		"banned = banned + excluded.banned, impossible = impossible + excluded.impossible, " +
-		"denied = denied + excluded.denied, queue_full = queue_full + excluded.queue_full, " +
-		"canceled = canceled + excluded.canceled, failed_closed = failed_closed + excluded.failed_closed, " +
-		"overruled = overruled + excluded.overruled, lost = lost + excluded.lost"
+	return " ON CONFLICT (level, series, at) DO UPDATE SET " + eachCount(func(c string) string { return c + " = " + c + " + excluded." + c })
 }
 
 func (sqlite) byPrimaryKey() string { return "" }

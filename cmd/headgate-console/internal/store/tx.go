@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"math/rand/v2"
+	"reflect"
 	"strings"
 	"time"
 )
@@ -127,8 +128,14 @@ func (t *Tx) statement(query string) (*sql.Stmt, error) {
 	return s, err
 }
 
-// exec runs a statement and returns the number of affected rows.
-func (t *Tx) exec(query string, args ...any) (int64, error) {
+// exec runs a statement.
+func (t *Tx) exec(query string, args ...any) error {
+	_, err := t.affected(query, args...)
+	return err
+}
+
+// affected runs a statement and returns the number of affected rows.
+func (t *Tx) affected(query string, args ...any) (int64, error) {
 	s, err := t.statement(query)
 	if err != nil {
 		return 0, t.db.translate(err)
@@ -153,24 +160,21 @@ func (t *Tx) exec(query string, args ...any) (int64, error) {
 // execOne runs a statement that must affect one row, and returns missing if it
 // affected none.
 func (t *Tx) execOne(missing error, query string, args ...any) error {
-	n, err := t.exec(query, args...)
+	n, err := t.affected(query, args...)
 	if err == nil && n == 0 {
 		return missing
 	}
 	return err
 }
 
-// scanner is a *sql.Row or *sql.Rows.
-type scanner interface{ Scan(dest ...any) error }
-
-// readOne reads the row that a query finds, or returns ErrNotFound.
-func readOne[T any](t *Tx, scan func(scanner) (T, error), query string, args ...any) (T, error) {
-	// A query that the transaction repeats is prepared, as in exec.
+// readOne reads the row that a query finds, or returns ErrNotFound. The query has a column for each
+// of the variables of a row.
+func readOne[R any](t *Tx, query string, args ...any) (v R, err error) {
+	// A query that the transaction repeats is prepared, as in affected.
 	var row *sql.Row
 	s, err := t.statement(query)
 	if err != nil {
-		var zero T
-		return zero, t.db.translate(err)
+		return v, t.db.translate(err)
 	}
 	if s != nil {
 		row = s.QueryRowContext(t.ctx, args...)
@@ -178,43 +182,30 @@ func readOne[T any](t *Tx, scan func(scanner) (T, error), query string, args ...
 		row = t.tx.QueryRowContext(t.ctx, query, args...)
 	}
 
-	v, err := scan(row)
+	err = row.Scan(variables(nil, reflect.ValueOf(&v).Elem())...)
 	return v, t.db.translate(err)
 }
 
 // readAll reads every row that a query finds.
-func readAll[T any](t *Tx, scan func(scanner) (T, error), query string, args ...any) ([]T, error) {
+func readAll[R any](t *Tx, query string, args ...any) ([]R, error) {
 	rows, err := t.tx.QueryContext(t.ctx, query, args...)
 	if err != nil {
 		return nil, t.db.translate(err)
 	}
 	defer rows.Close()
 
-	var list []T
+	var list []R
+	var columns []any
 	for rows.Next() {
-		v, err := scan(rows)
-		if err != nil {
+		var v R
+		columns = variables(columns[:0], reflect.ValueOf(&v).Elem())
+		if err := rows.Scan(columns...); err != nil {
 			return nil, t.db.translate(err)
 		}
 		list = append(list, v)
 	}
 
 	return list, t.db.translate(errors.Join(rows.Err(), rows.Close()))
-}
-
-func scanText(s scanner) (v string, err error) { return v, s.Scan(&v) }
-func scanCount(s scanner) (v int64, err error) { return v, s.Scan(&v) }
-
-// placeholders returns a list of n placeholders.
-func placeholders(n int) string { return strings.TrimSuffix(strings.Repeat("?,", n), ",") }
-
-// values returns texts as arguments of a query.
-func values(texts []string) []any {
-	list := make([]any, len(texts))
-	for i, s := range texts {
-		list[i] = s
-	}
-	return list
 }
 
 // like returns the pattern for LIKE … ESCAPE '!' that matches texts which contain text.

@@ -2,27 +2,21 @@ package store
 
 // Webhook is a row of a receiver of alerts.
 type Webhook struct {
-	ID           string
-	Name         string
-	URL          string
-	Apps         string // JSON; an empty list stands for all applications
-	Conditions   string // JSON
-	RepeatAfter  int64  // µs; 0 means never
-	Enabled      bool
-	Secret       string
-	SecretBefore string // or ""
-	RenewedAt    int64  // µs; 0 if the secret is the first
-	CreatedAt    int64  // µs
-	CreatedBy    string
+	ID           string `db:"id" set:"once"`
+	Name         string `db:"name"`
+	URL          string `db:"url"`
+	Apps         string `db:"apps"`         // JSON; an empty list stands for all applications
+	Conditions   string `db:"conditions"`   // JSON
+	RepeatAfter  int64  `db:"repeat_after"` // µs; 0 means never
+	Enabled      bool   `db:"enabled"`
+	Secret       string `db:"secret"`
+	SecretBefore string `db:"secret_before"`         // or ""
+	RenewedAt    int64  `db:"renewed_at"`            // µs; 0 if the secret is the first
+	CreatedAt    int64  `db:"created_at" set:"once"` // µs
+	CreatedBy    string `db:"created_by" set:"once"`
 }
 
-const webhookColumns = "SELECT id, name, url, apps, conditions, repeat_after, enabled, secret, secret_before, " +
-	"renewed_at, created_at, created_by FROM webhooks"
-
-func scanWebhook(s scanner) (w Webhook, err error) {
-	return w, s.Scan(&w.ID, &w.Name, &w.URL, &w.Apps, &w.Conditions, &w.RepeatAfter, &w.Enabled,
-		&w.Secret, &w.SecretBefore, &w.RenewedAt, &w.CreatedAt, &w.CreatedBy)
-}
+var webhookRows = newRows[Webhook]("webhooks")
 
 // secrets returns what is secret in a row, by column. The URL of a receiver often is.
 func (w *Webhook) secrets() map[string]*string {
@@ -54,7 +48,7 @@ func (t *Tx) withSealedSecrets(w Webhook) Webhook {
 
 // Webhooks returns all webhooks by name.
 func (t *Tx) Webhooks() ([]Webhook, error) {
-	list, err := readAll(t, scanWebhook, webhookColumns+" ORDER BY name, id")
+	list, err := webhookRows.all(t, "ORDER BY name, id")
 	for i := range list {
 		if err == nil {
 			list[i], err = t.opened(list[i])
@@ -65,7 +59,7 @@ func (t *Tx) Webhooks() ([]Webhook, error) {
 
 // Webhook returns one webhook, or ErrNotFound.
 func (t *Tx) Webhook(id string) (Webhook, error) {
-	w, err := readOne(t, scanWebhook, webhookColumns+" WHERE id = ?", id)
+	w, err := webhookRows.one(t, "WHERE id = ?", id)
 	if err != nil {
 		return w, err
 	}
@@ -73,29 +67,17 @@ func (t *Tx) Webhook(id string) (Webhook, error) {
 }
 
 // InsertWebhook adds a webhook.
-func (t *Tx) InsertWebhook(w Webhook) error {
-	w = t.withSealedSecrets(w)
-	const q = "INSERT INTO webhooks (id, name, url, apps, conditions, repeat_after, enabled, secret, secret_before, " +
-		"renewed_at, created_at, created_by) " +
-		"VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-	_, err := t.exec(q, w.ID, w.Name, w.URL, w.Apps, w.Conditions, w.RepeatAfter, w.Enabled,
-		w.Secret, w.SecretBefore, w.RenewedAt, w.CreatedAt, w.CreatedBy)
-	return err
-}
+func (t *Tx) InsertWebhook(w Webhook) error { return webhookRows.insert(t, t.withSealedSecrets(w)) }
 
 // UpdateWebhook writes all columns of a webhook but those of its creation, or returns ErrNotFound.
 func (t *Tx) UpdateWebhook(w Webhook) error {
-	w = t.withSealedSecrets(w)
-	const q = "UPDATE webhooks SET name = ?, url = ?, apps = ?, conditions = ?, repeat_after = ?, enabled = ?, " +
-		"secret = ?, secret_before = ?, renewed_at = ? WHERE id = ?"
-	return t.execOne(ErrNotFound, q, w.Name, w.URL, w.Apps, w.Conditions, w.RepeatAfter, w.Enabled,
-		w.Secret, w.SecretBefore, w.RenewedAt, w.ID)
+	return webhookRows.update(t, ErrNotFound, t.withSealedSecrets(w), "WHERE id = ?", w.ID)
 }
 
 // DeleteWebhook removes a webhook with its alerts and its deliveries, or returns ErrNotFound.
 func (t *Tx) DeleteWebhook(id string) error {
 	for _, q := range []string{"DELETE FROM alerts WHERE webhook = ?", "DELETE FROM deliveries WHERE webhook = ?"} {
-		if _, err := t.exec(q, id); err != nil {
+		if err := t.exec(q, id); err != nil {
 			return err
 		}
 	}
@@ -104,93 +86,66 @@ func (t *Tx) DeleteWebhook(id string) error {
 
 // Alert is a row of a condition that holds, for a webhook.
 type Alert struct {
-	Webhook string
-	Kind    string
-	App     string // "" for what concerns all applications
-	FirstAt int64  // µs
-	Since   int64  // µs; 0 until it holds for long enough
-	ToldAt  int64  // µs
-	Detail  string // JSON
+	Webhook string `db:"webhook"`
+	Kind    string `db:"kind"`
+	App     string `db:"app"`      // "" for what concerns all applications
+	FirstAt int64  `db:"first_at"` // µs
+	Since   int64  `db:"since"`    // µs; 0 until it holds for long enough
+	ToldAt  int64  `db:"told_at"`  // µs
+	Detail  string `db:"detail"`   // JSON
 }
 
-const alertColumns = "SELECT webhook, kind, app, first_at, since, told_at, detail FROM alerts"
-
-func scanAlert(s scanner) (a Alert, err error) {
-	return a, s.Scan(&a.Webhook, &a.Kind, &a.App, &a.FirstAt, &a.Since, &a.ToldAt, &a.Detail)
-}
+var alertRows = newRows[Alert]("alerts")
 
 // Alerts returns all alerts.
-func (t *Tx) Alerts() ([]Alert, error) {
-	return readAll(t, scanAlert, alertColumns+" ORDER BY webhook, kind, app")
-}
+func (t *Tx) Alerts() ([]Alert, error) { return alertRows.all(t, "ORDER BY webhook, kind, app") }
 
 // SetAlert adds an alert, or writes all of one that is there.
-func (t *Tx) SetAlert(a Alert) error {
-	const q = "REPLACE INTO alerts (webhook, kind, app, first_at, since, told_at, detail) VALUES (?, ?, ?, ?, ?, ?, ?)"
-	_, err := t.exec(q, a.Webhook, a.Kind, a.App, a.FirstAt, a.Since, a.ToldAt, a.Detail)
-	return err
-}
+func (t *Tx) SetAlert(a Alert) error { return alertRows.replace(t, a) }
 
 // DeleteAlert removes an alert.
 func (t *Tx) DeleteAlert(a Alert) error {
-	_, err := t.exec("DELETE FROM alerts WHERE webhook = ? AND kind = ? AND app = ?", a.Webhook, a.Kind, a.App)
-	return err
+	return t.exec("DELETE FROM alerts WHERE webhook = ? AND kind = ? AND app = ?", a.Webhook, a.Kind, a.App)
 }
 
 // Delivery is the row of a message. Its State is StateWaiting, StateDone or StateFailed.
 type Delivery struct {
-	ID        string
-	Webhook   string
-	Event     string
-	Kind      string
-	App       string
-	Body      string
-	CreatedAt int64 // µs
-	State     string
-	Attempts  int64
-	NextAt    int64 // µs
-	Status    int64 // of the last answer, or 0
-	Error     string
-	TriedAt   int64 // µs; the end of the last attempt, or 0
+	ID        string `db:"id"`
+	Webhook   string `db:"webhook"`
+	Event     string `db:"event"`
+	Kind      string `db:"kind"`
+	App       string `db:"app"`
+	Body      string `db:"body"`
+	CreatedAt int64  `db:"created_at"` // µs
+	State     string `db:"state"`
+	Attempts  int64  `db:"attempts"`
+	NextAt    int64  `db:"next_at"` // µs
+	Status    int64  `db:"status"`  // of the last answer, or 0
+	Error     string `db:"error"`
+	TriedAt   int64  `db:"tried_at"` // µs; the end of the last attempt, or 0
 }
 
-const deliveryColumns = "SELECT id, webhook, event, kind, app, body, created_at, " +
-	"state, attempts, next_at, status, error, tried_at FROM deliveries"
-
-func scanDelivery(s scanner) (d Delivery, err error) {
-	return d, s.Scan(&d.ID, &d.Webhook, &d.Event, &d.Kind, &d.App, &d.Body, &d.CreatedAt,
-		&d.State, &d.Attempts, &d.NextAt, &d.Status, &d.Error, &d.TriedAt)
-}
+var deliveryRows = newRows[Delivery]("deliveries")
 
 // InsertDelivery adds a message.
-func (t *Tx) InsertDelivery(d Delivery) error {
-	const q = "INSERT INTO deliveries (id, webhook, event, kind, app, body, created_at, " +
-		"state, attempts, next_at, status, error, tried_at) " +
-		"VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-	_, err := t.exec(q, d.ID, d.Webhook, d.Event, d.Kind, d.App, d.Body, d.CreatedAt,
-		d.State, d.Attempts, d.NextAt, d.Status, d.Error, d.TriedAt)
-	return err
-}
+func (t *Tx) InsertDelivery(d Delivery) error { return deliveryRows.insert(t, d) }
 
 // Delivery returns one message, or ErrNotFound.
-func (t *Tx) Delivery(id string) (Delivery, error) {
-	return readOne(t, scanDelivery, deliveryColumns+" WHERE id = ?", id)
-}
+func (t *Tx) Delivery(id string) (Delivery, error) { return deliveryRows.one(t, "WHERE id = ?", id) }
 
 // WaitingDeliveries returns all messages that wait, the oldest first.
 func (t *Tx) WaitingDeliveries() ([]Delivery, error) {
-	return readAll(t, scanDelivery, deliveryColumns+" WHERE state = ? ORDER BY created_at, id", StateWaiting)
+	return deliveryRows.all(t, "WHERE state = ? ORDER BY created_at, id", StateWaiting)
 }
 
 // DeliveriesOf returns at most limit messages of a webhook, the newest first.
 func (t *Tx) DeliveriesOf(webhook string, limit int) ([]Delivery, error) {
-	const q = deliveryColumns + " WHERE webhook = ? ORDER BY created_at DESC, id DESC LIMIT ?"
-	return readAll(t, scanDelivery, q, webhook, limit)
+	return deliveryRows.all(t, "WHERE webhook = ? ORDER BY created_at DESC, id DESC LIMIT ?", webhook, limit)
 }
 
 // CountWaiting returns how many messages of a webhook wait.
 func (t *Tx) CountWaiting(webhook string) (int64, error) {
-	return readOne(t, scanCount,
+	return readOne[int64](t,
 		"SELECT COUNT(*) FROM deliveries WHERE webhook = ? AND state = ?", webhook, StateWaiting)
 }
 
@@ -212,14 +167,12 @@ func (t *Tx) EndAttempt(d Delivery) error {
 // CancelDeliveries makes the messages of a webhook that wait fail for a reason.
 func (t *Tx) CancelDeliveries(webhook, reason string, at int64) error {
 	const q = "UPDATE deliveries SET state = ?, error = ?, tried_at = ? WHERE webhook = ? AND state = ?"
-	_, err := t.exec(q, StateFailed, reason, at, webhook, StateWaiting)
-	return err
+	return t.exec(q, StateFailed, reason, at, webhook, StateWaiting)
 }
 
 // ForgetDeliveries deletes the messages of a webhook that do not wait, apart from those that were
 // made at an instant in µs or later.
 func (t *Tx) ForgetDeliveries(webhook string, before int64) error {
 	const q = "DELETE FROM deliveries WHERE webhook = ? AND state <> ? AND created_at < ?"
-	_, err := t.exec(q, webhook, StateWaiting, before)
-	return err
+	return t.exec(q, webhook, StateWaiting, before)
 }
