@@ -15,7 +15,7 @@ var foreign = map[string]string{
 	"Bedrock":     "InvokeModelWithResponseStream",
 	"Caddy":       "basic_auth try_files",
 	"Echo":        "RealIP Echo.IPExtractor",
-	"Envoy":       "headers_with_underscores_action: jwt_authn forward_payload_header: claim_to_headers",
+	"Envoy":       "jwt_authn forward_payload_header:",
 	"HAProxy":     "jwt_verify",
 	"Istio":       "EnvoyFilter",
 	"the MCP SDK": "InputRequiredResult MaxRequestBodyBytes",

@@ -23,7 +23,7 @@ func TestDocumentationHasNoMistakes(t *testing.T) {
 	}
 
 	read := map[string]int{}
-	for _, name := range []string{"policies.md", "tokens.md", "gateway.md"} {
+	for _, name := range []string{"policies.md", "tokens.md", "gateway.md", "gateway/proxy.md"} {
 		docs, err := os.ReadFile("../../../../docs/" + name)
 		if err != nil {
 			t.Fatal(err)

@@ -69,10 +69,9 @@ func (g *given) commandSettings() []setting {
 	c := &g.Config
 	return []setting{
 		{name: "config", flagOnly: true, set: keep(&g.file),
-			usage: "YAML `file` with any of the settings below, by the same names"},
+			usage: "YAML `file` with settings by these names"},
 		{name: "watch", standard: "2s", live: atOnce, set: look(&c.Watch),
-			usage: "`time` between two looks whether the file of -config, or one that a setting names, has changed; " +
-				"0 is never"},
+			usage: "`time` between two looks for changed files of settings; 0 is never"},
 		{name: "check", command: true, flagOnly: true, isBool: true, set: isTrue(&c.Check),
 			usage: "check the configuration and the policies, and exit"},
 		{name: "version", command: true, flagOnly: true, isBool: true, set: isTrue(&c.Version),
@@ -102,12 +101,12 @@ func (g *given) portSettings() []setting {
 			set:   span(&c.UpstreamTimeout, time.Millisecond, 24*time.Hour),
 			usage: "longest `time` until the upstream begins its answer"},
 		{name: "upstreams", live: withProxy, setList: g.setUpstreams,
-			usage: "`list` of upstreams, instead of -upstream, in YAML; see gateway.md"},
+			usage: "`list` of upstreams, instead of -upstream, in YAML; see docs/gateway/proxy.md"},
 		{name: "refusals", live: atOnce, setList: g.setRefusals,
-			usage: "`list` of answers to requests that are refused, in YAML; see gateway.md"},
+			usage: "`list` of answers to refused requests, in YAML; see docs/gateway.md"},
 		{name: "upgrade", live: atOnce, isList: true, set: protocol(&c.Upgrades),
 			usage: "`protocol` to which clients may switch a connection, which is then one request whatever is sent; " +
-				"may be repeated (default websocket)"},
+				"repeatable (default websocket)"},
 
 		// The faces of other programs.
 		{name: "api-listen", usage: "`address` of forward-auth and JSON beside a proxy", set: address(&c.APIListen)},
@@ -116,10 +115,10 @@ func (g *given) portSettings() []setting {
 		{name: "envoy-limits", set: keep(&c.EnvoyLimits),
 			usage: "`folder` of limits in the format of envoyproxy/ratelimit, which is followed"},
 		{name: "envoy-debit", isList: true, set: more(&c.EnvoyDebit),
-			usage: "`domain` in which Envoy sends hits_addend of a descriptor after the answer, so it is charged " +
-				"beyond the limit; may be repeated"},
+			usage: "`domain` in which hits_addend of a descriptor comes after the answer, and is charged beyond the " +
+				"limit; repeatable"},
 		{name: "envoy-closed-as-error", isBool: true, set: isTrue(&c.EnvoyClosedAsError),
-			usage: "fail calls of Envoy with UNAVAILABLE where a limit fails closed, instead of OVER_LIMIT"},
+			usage: "answer Envoy UNAVAILABLE, instead of OVER_LIMIT, where a limit fails closed"},
 		{name: "spoe-listen", usage: "`address` of HAProxy's SPOE", set: address(&c.SPOEListen)},
 
 		// The port of those who look after the gateway.
@@ -135,13 +134,13 @@ func (g *given) policySettings() []setting {
 	c := &g.Config
 	return []setting{
 		{name: "app", isList: true, set: app(&c.Apps),
-			usage: "`name` of an application whose policies apply; may be repeated, and the first is the default " +
+			usage: "`name` of an application whose policies apply; repeatable; the first is the default " +
 				"(default " + DefaultApp + ")"},
 		{name: "policies", set: policies(&c.Policies),
 			usage: "`file` of policies, in YAML or JSON; without it they are published in Redis"},
 		{name: "last-good", set: keep(&c.LastGood),
-			usage: "`folder` for the last good policies, from which the gateway starts if their source is away; each " +
-				"gateway needs its own"},
+			usage: "`folder` for the last good policies, for a start while their source is away; each gateway " +
+				"needs its own"},
 	}
 }
 
@@ -174,9 +173,8 @@ func (g *given) programSettings() []setting {
 	c := &g.Config
 	return []setting{
 		{name: "json-client", live: atOnce, isList: true, set: client(&c.JSONClients),
-			usage: "`name:digest` of a program that may ask in JSON, the digest being the SHA-256 of its bearer " +
-				"token in hexadecimal; may be repeated, and without any, programs on this machine and those with a " +
-				"certificate may ask"},
+			usage: "`name:digest` of a program that may ask in JSON, by the SHA-256 of its bearer token in " +
+				"hexadecimal; repeatable; without any, programs on this machine and those with a certificate may"},
 		{name: "json-secret", live: atOnce, set: secret(&c.JSONSecret),
 			usage: "`text` of at least 32 bytes that authenticates the tokens of takes, the same for all gateways; " +
 				"without it tokens are good at one gateway until its end"},
@@ -190,20 +188,20 @@ func (g *given) headerSettings() []setting {
 	c := &g.Config
 	return []setting{
 		{name: "trusted-proxy", live: atOnce, isList: true, set: more(&c.Callers.Trusted),
-			usage: "`address or CIDR` of a proxy whose headers about the caller are believed; may be repeated"},
+			usage: "`address or CIDR` of a proxy whose headers about the caller are believed; repeatable"},
 		{name: "address-header", live: atOnce, set: keep(&c.Callers.AddressHeader),
 			usage: "`name` of the header in which the trusted proxies name the caller's address (default " +
 				"X-Forwarded-For)"},
 
 		// Who the caller is, as the trusted proxies say.
 		{name: "user-header", live: atOnce, set: keep(&c.Callers.UserHeader),
-			usage: "`name` of the header in which the trusted proxies name the user; they must remove it from " +
-				"requests of clients"},
+			usage: "`name` of the header in which the trusted proxies name the user; they must remove a " +
+				"client's own"},
 		{name: "plan-header", live: atOnce, set: keep(&c.Callers.PlanHeader),
 			usage: "`name` of the header in which they name the plan, for policies with plan_by: " + `header`},
 		{name: "claims-header", live: atOnce, set: keep(&c.Callers.ClaimsHeader),
 			usage: "`name` of the header in which they write the claims of a token that they have verified, as JSON " +
-				"or as JSON in base64url, for policies with claims"},
+				"or in base64url"},
 		{name: "api-key-header", live: atOnce, set: keep(&c.Callers.APIKeyHeader),
 			usage: "`name` of the header that the key api-key reads (default X-Api-Key)"},
 	}
@@ -260,7 +258,7 @@ func (g *given) logSettings() []setting {
 		{name: "access-log-query", live: withProxy, isBool: true, set: isTrue(&c.AccessLogQuery),
 			usage: "log queries too, which may hold secrets"},
 		{name: "access-log-header", live: withProxy, isList: true, set: loggedHeader(&c.AccessLogHeaders),
-			usage: "`name` of a header to log, such as User-Agent; may be repeated"},
+			usage: "`name` of a header to log, such as User-Agent; repeatable"},
 
 		// What the gateway says of itself.
 		{name: "log-format", standard: "text", usage: "`text or json`", set: logFormat(&c.LogJSON)},

@@ -4,28 +4,38 @@ package gatewaytest
 
 import (
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 )
 
-var fragment = regexp.MustCompile("(?s)```(nginx|caddyfile)\n(.*?)```")
+var fragment = regexp.MustCompile("(?s)```(nginx|caddyfile|haproxy)\n(.*?)```")
 
-// Each fragment of a configuration in docs/gateway.md is part of an example, line for line
+// Each fragment of a configuration in the pages of the faces is part of an example, line for line
 // except for the indentation, so it has been tried.
 func TestDocumentationShowsTheExamples(t *testing.T) {
-	page, err := os.ReadFile("../../../../docs/gateway.md")
+	pages, err := filepath.Glob("../../../../docs/gateway/*.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 
-	all := fragment.FindAllStringSubmatch(string(page), -1)
-	if len(all) < 3 {
+	var all [][]string
+	for _, name := range pages {
+		page, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, fragment.FindAllStringSubmatch(string(page), -1)...)
+	}
+
+	// Fewer would mean that the expression, or the folder, misses them.
+	if len(all) < 4 {
 		t.Errorf("only %d fragments were found", len(all))
 	}
 
 	for _, m := range all {
-		file := map[string]string{"nginx": "nginx.conf", "caddyfile": "Caddyfile"}[m[1]]
+		file := map[string]string{"nginx": "nginx.conf", "caddyfile": "Caddyfile", "haproxy": "haproxy.cfg"}[m[1]]
 		text, err := os.ReadFile(examples(file))
 		if err != nil {
 			t.Fatal(err)
