@@ -23,5 +23,6 @@
 //
 // The address of a caller is the one that Caddy has determined by its own trusted_proxies,
 // the user is the one whom Caddy has authenticated, and the path is the one that the
-// client asked for, before any rewrite.
+// client asked for, before any rewrite. A request meets the same limits once, also if two
+// handlers of one configuration are on its way.
 package caddymw

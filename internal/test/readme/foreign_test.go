@@ -13,7 +13,7 @@ var foreign = map[string]string{
 	"Apache":      "HostnameLookups",
 	"APISIX":      "underscores_in_headers",
 	"Bedrock":     "InvokeModelWithResponseStream",
-	"Caddy":       "basic_auth try_files",
+	"Caddy":       "basic_auth",
 	"Echo":        "RealIP Echo.IPExtractor",
 	"Envoy":       "jwt_authn forward_payload_header:",
 	"HAProxy":     "jwt_verify",
