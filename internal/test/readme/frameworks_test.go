@@ -1,6 +1,7 @@
 package readme
 
 import (
+	"io"
 	"net"
 	"net/http"
 	"os/exec"
@@ -39,7 +40,11 @@ func TestFrameworksLimitAsTheirPagesSay(t *testing.T) {
 			for range 3 {
 				want("a log-in", ask("POST", "/login", ""), 401)
 			}
-			want("a fourth log-in", ask("POST", "/login", ""), 429)
+			got, text := answer(t, "POST", "http://"+address+"/login", "")
+			want("a fourth log-in", got, 429)
+			if !strings.Contains(text, `"error":"too many log-ins"`) {
+				t.Errorf("the answer to a fourth log-in is not the page's own: %s", text)
+			}
 		})
 	}
 }
@@ -110,16 +115,28 @@ func serve(t *testing.T, server *exec.Cmd, address string) (output func() string
 // status returns the status of the answer to a request.
 func status(t *testing.T, method, url, token string) int {
 	t.Helper()
+	code, _ := answer(t, method, url, token)
+	return code
+}
+
+// answer returns the status and the body of the answer to a request.
+func answer(t *testing.T, method, url, token string) (status int, body string) {
+	t.Helper()
 	r, err := http.NewRequest(method, url, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	r.Header.Set("Authorization", "Bearer "+token)
 
-	answer, err := http.DefaultClient.Do(r)
+	resp, err := http.DefaultClient.Do(r)
 	if err != nil {
 		t.Fatal(err)
 	}
-	answer.Body.Close()
-	return answer.StatusCode
+	defer resp.Body.Close()
+
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(text)
 }
