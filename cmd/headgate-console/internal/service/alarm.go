@@ -8,12 +8,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/headgate/headgate/cmd/headgate-console/internal/store"
 	"github.com/headgate/headgate/policy"
-	"github.com/headgate/headgate/policy/stats"
 )
 
 const (
@@ -182,19 +180,7 @@ func (s *Service) askRedis(ctx context.Context, w alertWatch) *seen {
 		v.instances[i.App] = append(v.instances[i.App], i)
 	}
 
-	v.minutes = s.readMinutes(ctx, w)
-
-	// What holds is found out now, and kept, so that the transaction that writes it is short.
-	_ = w.each(func(_ Webhook, c Condition, app string) error {
-		v.judge(c, app)
-		return nil
-	})
-	return v
-}
-
-// readMinutes reads the last counts of the applications whose refusals are watched. It leaves out
-// those whose counts cannot be read.
-func (s *Service) readMinutes(ctx context.Context, w alertWatch) map[string][]stats.Minute {
+	// The counts of the applications whose refusals are watched.
 	counted := map[string]bool{}
 	_ = w.each(func(_ Webhook, c Condition, app string) error {
 		if c.Kind == AlertRefused {
@@ -202,28 +188,14 @@ func (s *Service) readMinutes(ctx context.Context, w alertWatch) map[string][]st
 		}
 		return nil
 	})
+	v.minutes = s.lastMinutes(ctx, slices.Sorted(maps.Keys(counted)))
 
-	// At most liveAtOnce applications are read at a time: free has a token for each.
-	var mu sync.Mutex
-	var reading sync.WaitGroup
-	found, free := map[string][]stats.Minute{}, make(chan struct{}, liveAtOnce)
-	for _, app := range slices.Sorted(maps.Keys(counted)) {
-		free <- struct{}{}
-		reading.Go(func() {
-			defer func() { <-free }()
-			one, err := s.fleet.Minutes(ctx, app)
-			if err != nil {
-				s.logger.WarnContext(ctx, "alerts: the last counts cannot be read", "app", app, "error", err)
-				return
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			found[app] = one
-		})
-	}
-
-	reading.Wait()
-	return found
+	// What holds is found out now, and kept, so that the transaction that writes it is short.
+	_ = w.each(func(_ Webhook, c Condition, app string) error {
+		v.judge(c, app)
+		return nil
+	})
+	return v
 }
 
 // alertKey names an alert.

@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"maps"
-	"math"
 	"slices"
 	"strings"
 
@@ -158,11 +156,10 @@ const refusingMinutes = 10
 
 // liveOfAll returns the last minutes of the applications in which the actor has a role.
 func (s *Service) liveOfAll(ctx context.Context, a Actor) (*reading, error) {
-	r := &reading{s: s, ctx: ctx}
-	err := s.ask(ctx, a, "policy.list", "policies", func(d *action) (err error) {
-		r.apps, _, err = d.trafficApps("")
-		return err
+	apps, err := answer(ctx, s, a, "policy.list", "policies", func(d *action) ([]string, error) {
+		return d.trafficApps("")
 	})
+	r := &reading{s: s, ctx: ctx, apps: apps}
 	if err == nil {
 		r.readLive()
 	}
@@ -349,39 +346,23 @@ func (s *Service) lastDay(
 		names[i] = p.Name
 	}
 
-	r := &reading{s: s, ctx: ctx, now: s.clock().UTC()}
-	err = s.ask(ctx, a, "policy.list", "policies", func(d *action) error {
-		r.apps = d.appsOfAll(policies)
-		return nil
-	})
-	if err != nil {
-		return nil, false, err
-	}
-
-	// Redis is asked between two transactions, and the second one looks at the roles again.
-	r.readLive()
-	r.span = day(minute(r.now))
-	err = s.ask(ctx, a, "policy.list", "policies", func(d *action) (err error) {
-		if err = r.attach(d); err == nil {
-			seen, err = r.hours(names)
-		}
+	apps := func(d *action) ([]string, error) { return d.appsOfAll(policies), nil }
+	err = s.withLive(ctx, a, "policy.list", "policies", apps, func(r *reading) (err error) {
+		r.span, late = day(minute(r.now)), r.late
+		seen, err = r.hours(names)
 		return err
 	})
-
-	return seen, r.late, err
+	return seen, late, err
 }
 
 // appsOfAll returns the applications of policies in which the actor has a role.
 func (a *action) appsOfAll(policies []policy.Policy) []string {
-	apps := map[string]bool{}
+	var apps []string
 	for _, p := range policies {
-		for _, app := range p.Apps {
-			if a.access.Role(app) != NoRole {
-				apps[app] = true
-			}
-		}
+		apps = append(apps, p.Apps...)
 	}
-	return slices.Sorted(maps.Keys(apps))
+	slices.Sort(apps)
+	return a.mine(slices.Compact(apps))
 }
 
 // sortByNumbers orders the rows of a page by the numbers that it shows.
@@ -408,11 +389,10 @@ func (r *reading) hours(names []string) (map[string][]Point, error) {
 	s, seen := r.span, map[string][]Point{}
 	// Each policy has a point for each hour, also without counts.
 	for _, name := range names {
-		points := make([]Point, s.points())
-		for i := range points {
-			points[i].At = atMinute(s.from + int64(i)*s.step)
-		}
-		seen[name] = points
+		seen[name] = s.emptyPoints()
+	}
+	add := func(name string, row store.Traffic) {
+		seen[name][(row.At-s.from)/s.step].Counts.Add(countsOf(row.Counts))
 	}
 
 	all, err := r.SeriesOfPolicies(names)
@@ -421,74 +401,34 @@ func (r *reading) hours(names []string) (map[string][]Point, error) {
 	}
 
 	// The series of applications in which the actor has no role are left out.
-	series, ids := map[int64]store.Series{}, []int64{}
+	of, byApp, ids := map[int64]string{}, map[string]map[string]int64{}, []int64{}
 	for _, one := range all {
-		if r.access.Role(one.App) != NoRole {
-			series[one.ID], ids = one, append(ids, one.ID)
+		if r.access.Role(one.App) == NoRole {
+			continue
 		}
+		of[one.ID], ids = one.Policy, append(ids, one.ID)
+		if byApp[one.App] == nil {
+			byApp[one.App] = map[string]int64{}
+		}
+		byApp[one.App][one.Policy] = one.ID
 	}
 
 	rows, err := r.TrafficWithin(int(s.level), ids, s.from, s.to)
+	for _, row := range rows {
+		add(of[row.Series], row)
+	}
 	if err != nil {
 		return nil, err
 	}
 
-	for _, row := range rows {
-		seen[series[row.Series].Policy][(row.At-s.from)/s.step].Counts.Add(countsOf(row.Counts))
+	// Counts that were not collected yet are in Redis alone.
+	var live []stats.Minute
+	for _, app := range r.apps {
+		live = append(live, r.liveIn(app)...)
 	}
-
-	return seen, r.addLive(names, series, ids, seen)
-}
-
-// addLive adds the counts of the last minutes that are in Redis alone. The series are those of the
-// policies.
-func (r *reading) addLive(names []string, series map[int64]store.Series, ids []int64, seen map[string][]Point) error {
-	first, last := int64(math.MaxInt64), int64(0)
-	for _, minutes := range r.live {
-		for _, m := range minutes {
-			first, last = min(first, minute(m.Start)), max(last, minute(m.Start))
-		}
+	known, err := r.collectedIn(live, ids)
+	for _, app := range r.apps {
+		addUncollected(r.liveIn(app), names, byApp[app], known, add)
 	}
-
-	if first > last {
-		return nil
-	}
-
-	// The database may have counted a part of these minutes, which is taken away from what Redis
-	// has.
-	type cell struct {
-		app, policy string
-		at          int64
-	}
-
-	rows, err := r.TrafficWithin(store.ByMinute, ids, first, last+1)
-	if err != nil {
-		return err
-	}
-
-	known := map[cell]store.Traffic{}
-	for _, row := range rows {
-		s := series[row.Series]
-		known[cell{s.App, s.Policy, row.At}] = row
-	}
-
-	for app, minutes := range r.live {
-		if r.access.Role(app) == NoRole { // the role may have gone since
-			continue
-		}
-
-		for _, m := range minutes {
-			at := minute(m.Start)
-			if at < r.span.from || at >= r.span.to {
-				continue
-			}
-			for _, name := range names {
-				row := liveRow(m, name)
-				if row.Reduce(known[cell{app, name, at}]); !row.Empty() {
-					seen[name][(at-r.span.from)/r.span.step].Counts.Add(countsOf(row.Counts))
-				}
-			}
-		}
-	}
-	return nil
+	return seen, err
 }

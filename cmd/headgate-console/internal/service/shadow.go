@@ -40,29 +40,15 @@ const maxSteps = 50
 // The actor has to see the policy. The counts are those of its applications in which the
 // actor has a role.
 func (s *Service) SeenInShadow(ctx context.Context, a Actor, name string) (seen Seen, err error) {
-	r := &reading{s: s, ctx: ctx}
-	err = s.ask(ctx, a, "policy.read", policyObject(name), func(d *action) error {
-		p, err := d.policy(name)
-		r.apps = d.mine(p.Apps)
-		return err
-	})
-	if err != nil {
-		return Seen{}, err
+	var p policy.Policy
+	apps := func(d *action) (list []string, err error) {
+		p, err = d.policy(name)
+		return d.mine(p.Apps), err
 	}
-
-	// Redis is asked between two transactions, and the second one looks at the permission again.
-	r.now = s.clock().UTC()
-	r.readLive()
-	err = s.ask(ctx, a, "policy.read", policyObject(name), func(d *action) error {
-		seen, r.action = Seen{}, d
-
-		p, err := d.policy(name)
-		if err != nil || p.Mode != policy.Shadow {
-			return err
+	err = s.withLive(ctx, a, "policy.read", policyObject(name), apps, func(r *reading) (err error) {
+		if seen = (Seen{}); p.Mode == policy.Shadow {
+			seen, err = r.inShadow(p)
 		}
-
-		r.apps = d.mine(p.Apps) // they may have changed since
-		seen, err = r.inShadow(p)
 		return err
 	})
 	return seen, err

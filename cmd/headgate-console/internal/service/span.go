@@ -65,15 +65,11 @@ type span struct {
 	now      int64 // the current minute
 }
 
-// spanOf returns the smallest range of whole steps that holds the one of a query. A range that
-// is older than what is kept is cut.
-func spanOf(from, to time.Time, step time.Duration, now time.Time) (span, error) {
-	if to.IsZero() {
-		to = now.Truncate(time.Minute).Add(time.Minute)
-	}
-	if from.IsZero() {
-		from = to.Add(-15 * time.Minute)
-	}
+// span returns the smallest range of whole steps that holds the one of a query at an instant. A
+// range that is older than what is kept is cut.
+func (t TrafficQuery) span(now time.Time) (span, error) {
+	t = t.within(now)
+	from, to, step := t.From, t.To, t.Step
 
 	var f faults
 	if !from.Before(to) {
@@ -125,8 +121,14 @@ func (s span) readable() bool {
 	return (s.to-s.from)/s.level <= maxRows && s.from+s.step > s.now-keptMinutes(s.level)
 }
 
-// points returns how many points the span has.
-func (s span) points() int64 { return (s.to - s.from) / s.step }
+// emptyPoints returns a point for each step of the span.
+func (s span) emptyPoints() []Point {
+	points := make([]Point, (s.to-s.from)/s.step)
+	for i := range points {
+		points[i].At = atMinute(s.from + int64(i)*s.step)
+	}
+	return points
+}
 
 // piece is a part of a span that rows of one level make up.
 type piece struct{ level, from, to int64 }

@@ -37,7 +37,7 @@ func TestSpanOf(t *testing.T) {
 		{"an empty range", now, now, 0, ""},
 		{"a range that ends before", now, now.Add(-time.Hour), 0, ""},
 	} {
-		s, err := spanOf(row.from, row.to, row.step, now)
+		s, err := TrafficQuery{From: row.from, To: row.to, Step: row.step}.span(now)
 		if row.want == "" {
 			if err == nil {
 				t.Errorf("%s: %+v", row.name, s)
@@ -104,7 +104,7 @@ func oldest(t *testing.T, now int64, step time.Duration, rows int64) span {
 	s := span{}.over(0, 1, int64(step/time.Minute))
 	for first := now - keptMinutes(s.level) - 2*s.step; first <= now; first++ {
 		to := min(floorTo(first, s.step)+rows*s.level, now+1)
-		if found, err := spanOf(atMinute(first), atMinute(to), step, atMinute(now)); err == nil {
+		if found, err := (TrafficQuery{From: atMinute(first), To: atMinute(to), Step: step}).span(atMinute(now)); err == nil {
 			return found
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -132,15 +133,15 @@ func (s *Service) TrafficByApp(ctx context.Context, a Actor, q TrafficQuery) (li
 	return list, err
 }
 
-// span returns the range of the query at an instant.
-func (t TrafficQuery) span(now time.Time) (span, error) {
-	if t.From.IsZero() && t.Last != 0 {
-		if t.To.IsZero() {
-			t.To = now.Truncate(time.Minute).Add(time.Minute)
-		}
-		t.From = t.To.Add(-t.Last)
+// within returns the query with both ends of its range.
+func (t TrafficQuery) within(now time.Time) TrafficQuery {
+	if t.To.IsZero() {
+		t.To = now.Truncate(time.Minute).Add(time.Minute)
 	}
-	return spanOf(t.From, t.To, t.Step, now)
+	if t.From.IsZero() {
+		t.From = t.To.Add(-cmp.Or(t.Last, 15*time.Minute))
+	}
+	return t
 }
 
 // reading reads counts in one transaction.
@@ -165,94 +166,95 @@ func (s *Service) readTraffic(ctx context.Context, a Actor, q TrafficQuery, f fu
 		return ErrNotFound
 	}
 
-	verb, object := "traffic.read", "apps"
+	object := "apps"
 	if q.App != "" {
 		object = appObject(q.App)
 	}
 
-	// Redis is asked between two transactions, with the applications of the first one.
-	r := &reading{s: s, ctx: ctx}
-	err := s.ask(ctx, a, verb, object, func(d *action) (err error) {
-		r.apps, r.all, err = d.trafficApps(q.App)
-		return err
+	apps := func(d *action) ([]string, error) { return d.trafficApps(q.App) }
+	return s.withLive(ctx, a, "traffic.read", object, apps, func(r *reading) (err error) {
+		r.all = q.App == "" && r.access.seesAll()
+		if r.span, err = q.span(r.now); err != nil {
+			return err
+		}
+		return f(r)
 	})
-	if err != nil {
-		return err
-	}
+}
 
-	r.now = s.clock().UTC()
-	r.readLive()
-	if r.span, err = q.span(r.now); err != nil {
+// withLive calls f in a read transaction, after it has read the last minutes of the applications
+// that apps returns from Redis. No transaction is open while Redis answers, so apps is called in
+// one before, and again, as the roles may have changed since.
+func (s *Service) withLive(
+	ctx context.Context, a Actor, verb, object string, apps func(*action) ([]string, error), f func(*reading) error,
+) (err error) {
+	r := &reading{s: s, ctx: ctx, now: s.clock().UTC()}
+	if r.apps, err = answer(ctx, s, a, verb, object, apps); err != nil {
 		return err
 	}
+	r.readLive()
 
 	return s.ask(ctx, a, verb, object, func(d *action) (err error) {
 		if err := r.attach(d); err != nil {
 			return err
 		}
-
-		// The roles may have changed since.
-		if r.apps, r.all, err = d.trafficApps(q.App); err != nil {
+		if r.apps, err = apps(d); err != nil {
 			return err
 		}
-
 		return f(r)
 	})
 }
 
-// trafficApps returns the applications of a query, and whether they are all that there are.
-func (a *action) trafficApps(app string) (names []string, all bool, err error) {
+// trafficApps returns the applications of a query.
+func (a *action) trafficApps(app string) ([]string, error) {
 	if app != "" {
-		return []string{app}, false, a.seesApp(app)
+		return []string{app}, a.seesApp(app)
 	}
-
-	rows, err := a.Apps()
-	for _, r := range rows {
-		if a.access.Role(r.Name) != NoRole {
-			names = append(names, r.Name)
-		}
-	}
-	return names, a.access.seesAll(), err
+	names, err := appNames(a.Tx)
+	return a.mine(names), err
 }
 
 // liveAtOnce is how many applications are read from Redis at the same time.
 const liveAtOnce = 4
 
+// lastMinutes reads the last minutes of applications from Redis, and leaves out those that cannot be
+// read.
+func (s *Service) lastMinutes(ctx context.Context, apps []string) map[string][]stats.Minute {
+	var mu sync.Mutex // guards found
+	var reading sync.WaitGroup
+	found, free := map[string][]stats.Minute{}, make(chan struct{}, liveAtOnce)
+
+	for _, app := range apps {
+		free <- struct{}{}
+		reading.Go(func() {
+			defer func() { <-free }()
+			minutes, err := s.fleet.Minutes(ctx, app)
+			if err != nil {
+				s.logger.WarnContext(ctx, "the last counts cannot be read", "app", app, "error", err)
+				return
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			found[app] = minutes
+		})
+	}
+
+	reading.Wait()
+	return found
+}
+
 // readLive reads the last minutes of the applications from Redis.
 func (r *reading) readLive() {
-	r.live = map[string][]stats.Minute{}
 	// Redis is not asked for too many applications: their last minutes come with the collection.
 	if r.late = r.s.fleet == nil || len(r.apps) > maxLive; r.late {
 		return
 	}
 
-	type answer struct {
-		minutes []stats.Minute
-		err     error
-	}
-	answers := make([]answer, len(r.apps))
-	var reading sync.WaitGroup
-	free := make(chan struct{}, liveAtOnce)
-	// At most liveAtOnce applications are read at a time.
-	for i, app := range r.apps {
-		free <- struct{}{}
-		reading.Go(func() {
-			answers[i].minutes, answers[i].err = r.s.fleet.Minutes(r.ctx, app)
-			<-free
-		})
-	}
-	reading.Wait()
+	r.live = r.s.lastMinutes(r.ctx, r.apps)
+	r.late = len(r.live) < len(r.apps)
 
-	for i, app := range r.apps {
-		minutes, err := answers[i].minutes, answers[i].err
-		if err != nil {
-			r.s.logger.WarnContext(r.ctx, "the last counts cannot be read", "app", app, "error", err)
-			r.late = true
-			return
-		}
-
-		r.live[app] = minutes
-		// The minutes are those of the server's clock.
+	// The minutes are those of the server's clock.
+	for _, app := range r.apps {
+		minutes := r.live[app]
 		if n := len(minutes); n > 0 && minute(minutes[n-1].Start) != minute(r.now) {
 			r.now = minutes[n-1].Start
 		}
@@ -310,11 +312,7 @@ func (r *reading) chart(policy string) (Traffic, error) {
 	s := r.span
 	t := Traffic{
 		From: atMinute(s.from), To: atMinute(s.to), Step: time.Duration(s.step) * time.Minute,
-		Now: r.now, Late: r.late,
-	}
-	t.Points = make([]Point, s.points())
-	for i := range t.Points {
-		t.Points[i].At = atMinute(s.from + int64(i)*s.step)
+		Now: r.now, Late: r.late, Points: s.emptyPoints(),
 	}
 
 	ids, err := r.series(policy)
@@ -354,42 +352,74 @@ func (r *reading) chart(policy string) (Traffic, error) {
 	return t, nil
 }
 
-// uncollected returns the counts of the last minutes that are in Redis alone.
+// uncollected returns the counts of the last minutes of a policy, or of the requests, that are in
+// Redis alone.
 func (r *reading) uncollected(app, policy string) (list []store.Traffic, err error) {
-	minutes := r.live[app]
-	if len(minutes) == 0 {
+	live := r.liveIn(app)
+	if len(live) == 0 {
 		return nil, nil
 	}
 
-	known := map[int64]store.Traffic{}
 	rows, err := r.SeriesNamed([]string{app}, policy)
 	if err != nil {
 		return nil, err
 	}
-
+	of, ids := map[string]int64{}, []int64{}
 	for _, row := range rows {
-		first, last := minute(minutes[0].Start), minute(minutes[len(minutes)-1].Start)
-		collected, err := r.TrafficOf(store.ByMinute, row.ID, first, last+1)
-		if err != nil {
-			return nil, err
-		}
-		for _, c := range collected {
-			known[c.At] = c
-		}
+		of[policy], ids = row.ID, append(ids, row.ID)
 	}
 
-	// A minute may have been collected in part, which is taken away from what Redis has.
-	for _, m := range minutes {
-		row := liveRow(m, policy)
-		if row.At < r.span.from || row.At >= r.span.to {
-			continue
-		}
-		if row.Reduce(known[row.At]); !row.Empty() {
-			list = append(list, row)
-		}
+	known, err := r.collectedIn(live, ids)
+	addUncollected(live, []string{policy}, of, known, func(_ string, row store.Traffic) { list = append(list, row) })
+	return list, err
+}
+
+// liveIn returns the last minutes of an application that are in the span.
+func (r *reading) liveIn(app string) []stats.Minute {
+	return slices.DeleteFunc(slices.Clone(r.live[app]), func(m stats.Minute) bool {
+		at := minute(m.Start)
+		return at < r.span.from || at >= r.span.to
+	})
+}
+
+// seriesMinute is a minute of a series.
+type seriesMinute struct{ series, at int64 }
+
+// collectedIn returns what the database has of series in some minutes.
+func (r *reading) collectedIn(live []stats.Minute, ids []int64) (map[seriesMinute]store.Traffic, error) {
+	first, last := int64(math.MaxInt64), int64(0)
+	for _, m := range live {
+		first, last = min(first, minute(m.Start)), max(last, minute(m.Start))
+	}
+	if first > last {
+		return nil, nil
 	}
 
-	return list, nil
+	rows, err := r.TrafficWithin(store.ByMinute, ids, first, last+1)
+	known := make(map[seriesMinute]store.Traffic, len(rows))
+	for _, row := range rows {
+		known[seriesMinute{row.Series, row.At}] = row
+	}
+	return known, err
+}
+
+// addUncollected calls add with the counts that Redis has of the named series of an application, and
+// the database has not: a minute may have been collected in part.
+func addUncollected(
+	live []stats.Minute, names []string, ids map[string]int64, known map[seriesMinute]store.Traffic,
+	add func(name string, row store.Traffic),
+) {
+	for _, m := range live {
+		for _, name := range names {
+			row := liveRow(m, name)
+			if id, ok := ids[name]; ok {
+				row.Reduce(known[seriesMinute{id, row.At}])
+			}
+			if !row.Empty() {
+				add(name, row)
+			}
+		}
+	}
 }
 
 // liveRow returns the counts of a policy, or of the requests, in a minute.
@@ -458,12 +488,45 @@ func (r *reading) sums(app string) (map[string]Sum, error) {
 
 	// The sums are kept for other readers too, and must not be changed.
 	sums := maps.Clone(t.sums)
-	return sums, r.addUncollected(app, version, t.ids, func(name string, row store.Traffic) {
-		sum := sums[name]
-		sum.App, sum.Policy = app, name
-		sum.add([]store.Traffic{row})
-		sums[name] = sum
+	live := r.liveIn(app)
+	if len(live) == 0 {
+		return sums, nil
+	}
+
+	key := rangeKey{app, minute(live[0].Start), minute(live[len(live)-1].Start) + 1}
+	known, err := r.s.collected.get(r.ctx, key, version, func() (map[seriesMinute]store.Traffic, int, error) {
+		known, err := r.collectedIn(live, slices.Sorted(maps.Values(t.ids)))
+		return known, len(known) + 1, err
 	})
+	if err != nil {
+		return nil, err
+	}
+
+	for _, m := range live {
+		addUncollected([]stats.Minute{m}, seriesIn(m), t.ids, known, func(name string, row store.Traffic) {
+			addSum(sums, app, name, row)
+		})
+	}
+	return sums, nil
+}
+
+// seriesIn returns the names of all series that have counts in a minute.
+func seriesIn(m stats.Minute) []string {
+	names := []string{store.RequestSeries, store.OtherPolicies}
+	for name := range m.Policies {
+		if name != store.OtherPolicies && isRuleName(name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// addSum adds a row to the sum of its series.
+func addSum(sums map[string]Sum, app, name string, row store.Traffic) {
+	sum := sums[name]
+	sum.App, sum.Policy = app, name
+	sum.add([]store.Traffic{row})
+	sums[name] = sum
 }
 
 // totals are the collected counts of an application in a range, by policy.
@@ -502,76 +565,13 @@ func (r *reading) totals(app string, version int64) (totals, error) {
 				return t, 0, err
 			}
 			for _, row := range rows {
-				name := names[row.Series]
-				sum := t.sums[name]
-				sum.App, sum.Policy = app, name
-				sum.add([]store.Traffic{row})
-				t.sums[name] = sum
+				addSum(t.sums, app, names[row.Series], row)
 			}
 		}
 
 		// An application without a series weighs something too, or its sums would not be kept.
 		return t, len(series) + 1, nil
 	})
-}
-
-// seriesMinute is a minute of a series.
-type seriesMinute struct{ series, at int64 }
-
-// collected returns the rows of the series of an application in some minutes.
-func (r *reading) collected(
-	app string, version int64, ids map[string]int64, from, to int64,
-) (map[seriesMinute]store.Traffic, error) {
-	key := rangeKey{app, from, to}
-	return r.s.collected.get(r.ctx, key, version, func() (map[seriesMinute]store.Traffic, int, error) {
-		rows, err := r.TrafficWithin(store.ByMinute, slices.Sorted(maps.Values(ids)), from, to)
-		known := make(map[seriesMinute]store.Traffic, len(rows))
-		for _, row := range rows {
-			known[seriesMinute{row.Series, row.At}] = row
-		}
-		return known, len(rows) + 1, err
-	})
-}
-
-// addUncollected adds the counts of the last minutes that are in Redis alone.
-func (r *reading) addUncollected(
-	app string, version int64, ids map[string]int64, add func(string, store.Traffic),
-) error {
-	live := slices.DeleteFunc(slices.Clone(r.live[app]), func(m stats.Minute) bool {
-		at := minute(m.Start)
-		return at < r.span.from || at >= r.span.to
-	})
-
-	if len(live) == 0 {
-		return nil
-	}
-
-	known, err := r.collected(app, version, ids, minute(live[0].Start), minute(live[len(live)-1].Start)+1)
-	if err != nil {
-		return err
-	}
-
-	// A minute may have been collected in part, which is taken away from what Redis has.
-	for _, m := range live {
-		one := func(name string) {
-			row := liveRow(m, name)
-			if id, ok := ids[name]; ok {
-				row.Reduce(known[seriesMinute{id, row.At}])
-			}
-			if !row.Empty() {
-				add(name, row)
-			}
-		}
-
-		one(store.RequestSeries)
-		one(store.OtherPolicies)
-		for name := range m.Policies {
-			if name != store.OtherPolicies && isRuleName(name) {
-				one(name)
-			}
-		}
-	}
-	return nil
 }
 
 // Marker is a change of a policy, for the time axis of a chart.
@@ -588,22 +588,15 @@ const maxMarkers = 500
 
 // Markers returns the changes of policies in the range of a query, the newest first, that
 // the actor sees. Of more than 500 changes it returns the newest.
-func (s *Service) Markers(ctx context.Context, a Actor, q TrafficQuery) (list []Marker, err error) {
-	if q.To.IsZero() {
-		q.To = s.clock().Add(time.Minute)
-	}
-	if q.From.IsZero() {
-		q.From = q.To.Add(-cmp.Or(q.Last, 15*time.Minute))
-	}
-
-	err = s.ask(ctx, a, "traffic.read", "apps", func(d *action) (err error) {
+func (s *Service) Markers(ctx context.Context, a Actor, q TrafficQuery) ([]Marker, error) {
+	q = q.within(s.clock())
+	return answer(ctx, s, a, "traffic.read", "apps", func(d *action) (list []Marker, err error) {
 		if err := d.seesApp(q.App); err != nil {
-			return err
+			return nil, err
 		}
 		list, _, err = d.markers(q, maxMarkers)
-		return err
+		return list, err
 	})
-	return list, err
 }
 
 // markers looks at up to limit changes between q.From and q.To, the newest first. It returns those

@@ -126,7 +126,7 @@ func TestLedgerRecordsOnce(t *testing.T) {
 			30 * 24 * time.Hour} {
 			for _, step := range append([]time.Duration{0}, Steps...) {
 				from := now.Add(-span)
-				s, err := spanOf(from, time.Time{}, step, w.clock.now())
+				s, err := TrafficQuery{From: from, Step: step}.span(w.clock.now())
 				if err != nil {
 					continue
 				}
