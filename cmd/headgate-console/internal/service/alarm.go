@@ -110,17 +110,8 @@ type alertWatch struct {
 
 // alertWatchOf reads the webhooks, and the applications that they may watch.
 func alertWatchOf(t *store.Tx) (w alertWatch, err error) {
-	rows, err := t.Webhooks()
-	if err != nil {
+	if w.hooks, err = webhooksOf(t); err != nil {
 		return w, err
-	}
-
-	for _, row := range rows {
-		hook, err := webhookOf(row)
-		if err != nil {
-			return w, err
-		}
-		w.hooks = append(w.hooks, hook)
 	}
 
 	// A webhook for all applications watches those that are added later, too.

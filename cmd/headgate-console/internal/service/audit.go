@@ -20,18 +20,14 @@ const (
 
 // Entry is a row of the audit log. It is never changed, and holds no secret.
 type Entry struct {
-	ID        int64
-	At        time.Time
-	Actor     string // a user, or "" for the program itself or an unknown user
-	Via       string // "session", "oidc", "token:" and its id, "pause", "proxy" or "console"
-	Action    string // such as "policy.update"
-	Object    string // such as "policy:login"
-	Outcome   Outcome
-	Before    string // JSON, or ""
-	After     string // JSON, or ""
-	RequestID string
-	Address   string
-	Note      string // such as the reason of a refusal
+	// Actor is a user, or "" for the program itself or an unknown user, Via is "session", "oidc",
+	// "token:" and its id, "pause", "proxy" or "console", Action is such as "policy.update", Object
+	// such as "policy:login", Before and After are JSON or "", and Note is such as the reason of a
+	// refusal.
+	store.Audit
+
+	At      time.Time
+	Outcome Outcome
 }
 
 // AuditQuery selects a page of the audit log, the newest entries first. Empty
@@ -89,11 +85,7 @@ func microseconds(t time.Time) int64 {
 func entriesOf(rows []store.Audit) []Entry {
 	list := make([]Entry, len(rows))
 	for i, r := range rows {
-		list[i] = Entry{
-			ID: r.ID, At: instant(r.At), Actor: r.Actor, Via: r.Via, Action: r.Action, Object: r.Object,
-			Outcome: Outcome(r.Outcome), Before: r.Before, After: r.After,
-			RequestID: r.RequestID, Address: r.Address, Note: r.Note,
-		}
+		list[i] = Entry{Audit: r, At: instant(r.At), Outcome: Outcome(r.Outcome)}
 	}
 	return list
 }

@@ -2,6 +2,7 @@ package service
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 	"unicode/utf8"
@@ -22,21 +23,19 @@ type charging = func(context.Context, policy.Policy, string) (core.Decision, err
 // CheckGrant returns an error that names every mistake in a grant of a key: the limit of the key is
 // one of leases, the units cannot be counted, or the end has come at now or is too far ahead.
 func CheckGrant(p policy.Policy, key string, units int64, until, now time.Time) error {
-	var list []Fault
+	var f faults
 	if l := p.LimitOf(key, now); l.Leased() {
-		list = append(list, Fault{Field: "policy", Message: fmt.Sprintf("%s ends its leases by itself, "+
-			"so its keys have no credit", l)})
+		f.add("policy", fmt.Errorf("%s ends its leases by itself, so its keys have no credit", l))
 	}
-	if units < 1 || units > MaxUnits {
-		list = append(list, unitsFault(MaxUnits))
-	}
+	f.addUnits(units, MaxUnits)
 	switch {
 	case !until.After(now):
-		list = append(list, Fault{Field: "until", Message: "it has come already"})
+		f.add("until", errors.New("it has come already"))
 	case until.After(now.Add(maxGrantSpan)):
-		list = append(list, Fault{Field: "until", Message: tooFar})
+		f.add("until", errors.New(tooFar))
 	}
-	return asError(append(list, keyFaults(p, key)...))
+	f.addKey(p, key)
+	return f.err()
 }
 
 const tooFar = "it is more than ten years ahead"
@@ -44,46 +43,38 @@ const tooFar = "it is more than ten years ahead"
 // CheckDebit returns an error that names every mistake in a debit of a key: its limit has no debt,
 // or is not known here, or never holds so many units, even with its debt.
 func CheckDebit(p policy.Policy, key string, units int64, now time.Time) error {
-	var list []Fault
+	var f faults
 	l := p.LimitOf(key, now)
 	_, own := p.OverrideOf(key, now)
 
 	switch most := l.Capacity() + l.MaxDebt(); {
 	case l.MaxDebt() == 0:
-		list = append(list, Fault{Field: "policy", Message: fmt.Sprintf("%s has no debt, so nothing can be charged "+
-			"beyond it", l)})
+		f.add("policy", fmt.Errorf("%s has no debt, so nothing can be charged beyond it", l))
 	case p.Plans != nil && !own:
-		list = append(list, Fault{Field: "policy", Message: "only the program knows which plan the key has, " +
-			"and so how many units fit: headgate keys debit -plan charges it"})
-	case units < 1 || units > most:
-		list = append(list, unitsFault(most))
+		f.add("policy", errors.New("only the program knows which plan the key has, "+
+			"and so how many units fit: headgate keys debit -plan charges it"))
+	default:
+		f.addUnits(units, most)
 	}
-	return asError(append(list, keyFaults(p, key)...))
+	f.addKey(p, key)
+	return f.err()
 }
 
-func unitsFault(most int64) Fault {
-	return Fault{Field: "units", Message: fmt.Sprintf("it is not a whole number from 1 to %d", most)}
+// addUnits adds the mistake in a number of units.
+func (f *faults) addUnits(units, most int64) {
+	if units < 1 || units > most {
+		f.add("units", fmt.Errorf("it is not a whole number from 1 to %d", most))
+	}
 }
 
-// keyFaults returns what is wrong with a key that no request is counted by under the policy.
-func keyFaults(p policy.Policy, key string) []Fault {
+// addKey adds what is wrong with a key that no request is counted by under the policy.
+func (f *faults) addKey(p policy.Policy, key string) {
 	// What CheckOverriddenKey says of other texts is about where policies write keys down.
 	_, isPrefix := policy.OverriddenPrefix(key)
 	if p.Key == "global" || isPrefix || len(key) > 512 || !utf8.ValidString(key) {
-		return nil
+		return
 	}
-	if err := p.CheckOverriddenKey(key); err != nil {
-		return []Fault{{Field: "key", Message: err.Error()}}
-	}
-	return nil
-}
-
-// asError returns the faults as an error, or nil if there are none.
-func asError(list []Fault) error {
-	if len(list) == 0 {
-		return nil
-	}
-	return &InvalidError{Faults: list}
+	f.add("key", p.CheckOverriddenKey(key))
 }
 
 // GrantKey is [Service.ResetKey] for grant, which gives a key units beside its limit, until an

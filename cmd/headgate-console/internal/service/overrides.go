@@ -224,11 +224,7 @@ func (a *action) putOverride(p *policy.Policy, row store.Override) (differs bool
 		return false, nil
 	}
 
-	// The publisher finds by the revision what it has not published.
-	if row.Revision, err = a.nextOverrides(1); err != nil {
-		return false, err
-	}
-	if err := a.PutOverrides(row); err != nil {
+	if err := a.putRevisions([]store.Override{row}); err != nil {
 		return false, err
 	}
 
@@ -250,16 +246,19 @@ func overrideText(p *policy.Policy, row store.Override, key string) string {
 	return with(keyText(key, *p), "limit", row.Text)
 }
 
-// nextOverrides returns the first of n revisions of overrides, which no others have. They are at
-// least the time in milliseconds, so that a database which was restored from a backup gives none
-// that it has given since.
-func (a *action) nextOverrides(n int64) (first int64, err error) {
+// number gives each row a revision of overrides, by which the publisher finds what it has not
+// published, and which no others have. It is at least the time in milliseconds, so that a database
+// which was restored from a backup gives none that it has given since.
+func (a *action) number(rows []store.Override) error {
 	c, err := a.Counter(store.CounterOverrides)
 	if err != nil {
-		return 0, err
+		return err
 	}
-	first = max(c.Value+1, a.now/1000)
-	return first, a.AdvanceCounter(store.CounterOverrides, first+n-1, a.now)
+	next := max(c.Value+1, a.now/1000)
+	for i := range rows {
+		rows[i].Revision = next + int64(i)
+	}
+	return a.AdvanceCounter(store.CounterOverrides, next+int64(len(rows))-1, a.now)
 }
 
 // fitsOverrides refuses more overrides of a policy than are published.
@@ -324,12 +323,8 @@ func (a *action) putRevisions(rows []store.Override) error {
 	if len(rows) == 0 {
 		return nil
 	}
-	first, err := a.nextOverrides(int64(len(rows)))
-	if err != nil {
+	if err := a.number(rows); err != nil {
 		return err
-	}
-	for i := range rows {
-		rows[i].Revision = first + int64(i)
 	}
 	return a.PutOverrides(rows...)
 }
@@ -341,11 +336,7 @@ func (a *action) dropOverrides(name string) error {
 	if err != nil || !had {
 		return err
 	}
-	revision, err := a.nextOverrides(1)
-	if err != nil {
-		return err
-	}
-	return a.PutOverrides(store.Override{Policy: name, Revision: revision, ChangedAt: a.now, ChangedBy: a.actor.user})
+	return a.putRevisions([]store.Override{a.overrideRow(name, "", policy.Override{})})
 }
 
 // restoreOverrides gives a policy that is restored the overrides that it had, and a new one of the
@@ -359,12 +350,8 @@ func (a *action) restoreOverrides(name string, isNew bool) error {
 		return err
 	}
 
-	first, err := a.nextOverrides(int64(len(list)))
-	if err != nil {
+	if err := a.number(list); err != nil {
 		return err
-	}
-	for i := range list {
-		list[i].Revision = first + int64(i)
 	}
 	if err := a.InsertOverrides(list); err != nil {
 		return err

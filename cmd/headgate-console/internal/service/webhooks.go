@@ -262,21 +262,26 @@ func (a *action) webhook(id string) (store.Webhook, Webhook, error) {
 
 // webhooksFor returns the quoted names of the webhooks that list an application.
 func (a *action) webhooksFor(app string) (names []string, err error) {
-	rows, err := a.Tx.Webhooks()
-	if err != nil {
-		return nil, err
-	}
-
-	for _, row := range rows {
-		w, err := webhookOf(row)
-		if err != nil {
-			return nil, err
-		}
+	all, err := webhooksOf(a.Tx)
+	for _, w := range all {
 		if slices.Contains(w.Apps, app) {
 			names = append(names, strconv.Quote(w.Name))
 		}
 	}
-	return names, nil
+	return names, err
+}
+
+// webhooksOf returns all webhooks, by name.
+func webhooksOf(t *store.Tx) (list []Webhook, err error) {
+	rows, err := t.Webhooks()
+	for _, row := range rows {
+		w, broken := webhookOf(row)
+		if broken != nil {
+			return nil, broken
+		}
+		list = append(list, w)
+	}
+	return list, err
 }
 
 // webhookToEdit returns a webhook that the actor may change.
@@ -312,52 +317,42 @@ func (a *action) addState(w *Webhook, alerts []store.Alert, limit int) error {
 
 // Webhooks returns the webhooks all of whose applications the actor owns, by name, each with its
 // last message.
-func (s *Service) Webhooks(ctx context.Context, a Actor) (list []Webhook, err error) {
-	err = s.ask(ctx, a, "webhook.list", "webhooks", func(d *action) error {
-		list = nil
-		rows, err := d.Tx.Webhooks()
+func (s *Service) Webhooks(ctx context.Context, a Actor) ([]Webhook, error) {
+	return answer(ctx, s, a, "webhook.list", "webhooks", func(d *action) (list []Webhook, err error) {
+		all, err := webhooksOf(d.Tx)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		alerts, err := d.Alerts()
-		if err != nil {
-			return err
-		}
-
-		for _, row := range rows {
-			w, err := webhookOf(row)
-			if err != nil {
-				return err
-			}
-
+		for _, w := range all {
 			// Webhooks of others do not exist for the actor.
 			if !d.access.ownsAlerts(w.WebhookDraft) {
 				continue
 			}
 			if err := d.addState(&w, alerts, 1); err != nil {
-				return err
+				return nil, err
 			}
 			list = append(list, w)
 		}
-		return nil
+		return list, err
 	})
-	return list, err
 }
 
 // Webhook returns a webhook with the alerts that stand and its last KeptDeliveries messages. The
 // actor has to own all of its applications; for all applications it takes an administrator.
-func (s *Service) Webhook(ctx context.Context, a Actor, id string) (w Webhook, err error) {
-	err = s.ask(ctx, a, "webhook.read", webhookObject(id), func(d *action) error {
-		if _, w, err = d.webhook(id); err != nil {
-			return err
+func (s *Service) Webhook(ctx context.Context, a Actor, id string) (Webhook, error) {
+	return answer(ctx, s, a, "webhook.read", webhookObject(id), func(d *action) (Webhook, error) {
+		_, w, err := d.webhook(id)
+		if err != nil {
+			return w, err
 		}
 		alerts, err := d.Alerts()
 		if err != nil {
-			return err
+			return w, err
 		}
-		return d.addState(&w, alerts, KeptDeliveries)
+		err = d.addState(&w, alerts, KeptDeliveries)
+		return w, err
 	})
-	return w, err
 }
 
 // CreateWebhook adds a webhook, and returns its secret, which no other method returns. The actor
