@@ -48,24 +48,21 @@ func TestImportIsRefusedBeforeItsTextIsRead(t *testing.T) {
 			}
 		}
 
-		_, err := w.Import(ctx, stranger, wrong)
-		wantErr(t, "an import by a user without a role", err, ErrDenied)
+		wantErr(t, "an import by a user without a role", errOf(w.Import(ctx, stranger, wrong)), ErrDenied)
 	})
 }
 
 func TestImportWaitsForTheOneBefore(t *testing.T) {
 	w := newWorld(t, sqliteURL(t))
-	giveBack, err := w.parser.take(t.Context())
-	w.must(err)
+	giveBack := must(w.parser.take(t.Context()))
 
 	waiting, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
-	_, err = w.PlanImport(waiting, w.admin, importOf(t, sample("p", "a")))
+	_, err := w.PlanImport(waiting, w.admin, importOf(t, sample("p", "a")))
 	wantErr(t, "an import beside another, until its client goes", err, context.DeadlineExceeded)
 
 	giveBack()
-	_, err = w.PlanImport(t.Context(), w.admin, importOf(t, sample("p", "a")))
-	w.must(err)
+	must(w.PlanImport(t.Context(), w.admin, importOf(t, sample("p", "a"))))
 
 	// A mistake gives the place back, too.
 	for range 2 {
@@ -145,16 +142,14 @@ func TestImportsOfAUserComeOneByOne(t *testing.T) {
 func TestImportsOfOneUserTakeOnePlace(t *testing.T) {
 	w := newWorld(t, sqliteURL(t))
 	owner := w.person("owner", map[string]Role{"a": Owner})
-	done, err := w.AdmitImport(t.Context(), owner, false)
-	w.must(err)
+	done := must(w.AdmitImport(t.Context(), owner, false))
 
 	ctx, cancel := context.WithCancel(t.Context())
 	failed := make(chan error, 3)
 	for range cap(failed) {
-		go func() { failed <- second(w.AdmitImport(ctx, owner, false)) }()
+		go func() { failed <- errOf(w.AdmitImport(ctx, owner, false)) }()
 	}
-	other, err := w.AdmitImport(t.Context(), w.admin, false)
-	w.must(err)
+	other := must(w.AdmitImport(t.Context(), w.admin, false))
 	if n := len(w.imports); n != 2 {
 		t.Errorf("%d places are taken, want 2", n)
 	}

@@ -132,8 +132,7 @@ func (w *world) round() {
 func (w *world) deliver() {
 	w.t.Helper()
 	for {
-		list, err := w.Alarm().Due(w.t.Context())
-		w.must(err)
+		list := must(w.Alarm().Due(w.t.Context()))
 		if len(list) == 0 {
 			return
 		}
@@ -181,8 +180,7 @@ func TestAlertBeginsStandsAndEnds(t *testing.T) {
 		w.rounds(30 * time.Minute)
 		wantTexts(t, "while it stands", r.take())
 
-		list, err := w.Webhooks(t.Context(), w.admin)
-		w.must(err)
+		list := must(w.Webhooks(t.Context(), w.admin))
 		if s := list[0].Standing; len(s) != 1 || s[0].Kind != AlertRefused || s[0].App != "a" ||
 			!strings.HasPrefix(s[0].Text, "a: 20.1 %") || list[0].Deliveries[0].State != "done" {
 			t.Errorf("the webhook is %+v", list[0])
@@ -394,8 +392,7 @@ func TestConditionsOfCounts(t *testing.T) {
 			w.clock.pass(15 * time.Second)
 			w.must(w.Alarm().Check(t.Context()))
 
-			got, err := w.Webhook(t.Context(), w.admin, h.ID)
-			w.must(err)
+			got := must(w.Webhook(t.Context(), w.admin, h.ID))
 
 			text := ""
 			if len(got.Standing) > 0 {
@@ -459,8 +456,7 @@ func TestMessagesAreTriedAgain(t *testing.T) {
 		// After the sixth attempt it is given up.
 		try(2 * time.Hour)
 
-		got, err := w.Webhook(t.Context(), w.admin, h.ID)
-		w.must(err)
+		got := must(w.Webhook(t.Context(), w.admin, h.ID))
 		for i, want := range []string{"alert.ended failed 6 500 true", "alert.begun done 2 200 false"} {
 			d := got.Deliveries[i]
 			if is := fmt.Sprint(d.Event, " ", d.State, " ", d.Attempts, " ", d.Status, " ",
@@ -507,14 +503,13 @@ func TestMessageOfAKilledConsoleIsSent(t *testing.T) {
 		w.refuse("a", 500)
 		w.must(w.Alarm().Check(t.Context()))
 
-		due, err := w.Alarm().Due(t.Context())
-		w.must(err)
+		due := must(w.Alarm().Due(t.Context()))
 		if len(due) != 1 {
 			t.Fatalf("%d messages", len(due))
 		}
 
 		other := w.another().Alarm()
-		_, _, err = other.claimDelivery(t.Context(), due[0].ID) // and it is killed
+		_, _, err := other.claimDelivery(t.Context(), due[0].ID) // and it is killed
 		w.must(err)
 
 		w.deliver()
@@ -534,8 +529,7 @@ func TestMessageOfAKilledConsoleIsSent(t *testing.T) {
 		w.clock.pass(15 * time.Second)
 		w.must(w.Alarm().Check(t.Context()))
 
-		due, err = w.Alarm().Due(t.Context())
-		w.must(err)
+		due = must(w.Alarm().Due(t.Context()))
 
 		hook, d, err := other.claimDelivery(t.Context(), due[0].ID)
 		w.must(err)
@@ -559,16 +553,14 @@ func TestMessageOfConsolesThatAreKilledFails(t *testing.T) {
 
 	// Each claim counts as an attempt, or the message would be tried for ever.
 	for range MaxAttempts {
-		due, err := w.Alarm().Due(t.Context())
-		w.must(err)
-		_, _, err = w.Alarm().claimDelivery(t.Context(), due[0].ID)
+		due := must(w.Alarm().Due(t.Context()))
+		_, _, err := w.Alarm().claimDelivery(t.Context(), due[0].ID)
 		w.must(err)
 		w.clock.pass(claimTime)
 	}
 
 	w.deliver()
-	got, err := w.Webhook(t.Context(), w.admin, h.ID)
-	w.must(err)
+	got := must(w.Webhook(t.Context(), w.admin, h.ID))
 	if d := got.Deliveries[0]; d.State != "failed" || d.Error == "" || len(r.ids) != 0 {
 		t.Errorf("%+v, %d sent", d, len(r.ids))
 	}
@@ -637,8 +629,7 @@ func TestAlertsOfALateCheckAreDropped(t *testing.T) {
 	w.refuse("a", 500)
 
 	// A check takes its turn and looks, and is slow to write.
-	turn, err := w.Alarm().claim(t.Context())
-	w.must(err)
+	turn := must(w.Alarm().claim(t.Context()))
 	var watch alertWatch
 	w.must(w.db.View(t.Context(), func(tx *store.Tx) (err error) { watch, err = alertWatchOf(tx); return err }))
 	late := w.askRedis(t.Context(), watch)
@@ -676,8 +667,7 @@ func TestWebhookTurnedOffIsQuiet(t *testing.T) {
 	w.rounds(time.Minute)
 	wantTexts(t, "off", r.take())
 
-	got, err := w.Webhook(t.Context(), w.admin, h.ID)
-	w.must(err)
+	got := must(w.Webhook(t.Context(), w.admin, h.ID))
 	if d := got.Deliveries[0]; d.State != "failed" || !strings.Contains(d.Error, "turned off") ||
 		len(got.Standing) != 0 {
 		t.Errorf("%+v", got)
@@ -723,8 +713,7 @@ func TestMessagesAreBounded(t *testing.T) {
 
 	// Of those that have ended, the newest are kept. Five more than the bound are made.
 	for range KeptDeliveries + 5 {
-		_, err := w.TestWebhook(t.Context(), w.admin, h.ID)
-		w.must(err)
+		must(w.TestWebhook(t.Context(), w.admin, h.ID))
 		w.clock.pass(time.Microsecond)
 	}
 

@@ -64,8 +64,7 @@ func TestRecoverLiftsTheLimitsOfAttempts(t *testing.T) {
 func TestLoginUnderAttackSlowsUnknownAddresses(t *testing.T) {
 	everyEngine(t, func(t *testing.T, w *world) {
 		w.person("x", nil)
-		known, err := w.Login(t.Context(), "x", userPassword, Meta{})
-		w.must(err)
+		known := must(w.Login(t.Context(), "x", userPassword, Meta{}))
 		if known.Device == "" {
 			t.Fatal("the log-in makes no device known")
 		}
@@ -115,8 +114,7 @@ func TestDeviceIsKnownForOneUserAndPassword(t *testing.T) {
 	w.person("y", nil)
 
 	login := func(user, password, device string) string {
-		s, err := w.Login(t.Context(), user, password, Meta{Device: device})
-		w.must(err)
+		s := must(w.Login(t.Context(), user, password, Meta{Device: device}))
 		return s.Device
 	}
 
@@ -130,8 +128,7 @@ func TestDeviceIsKnownForOneUserAndPassword(t *testing.T) {
 		t.Errorf("the device of another user became %q", got)
 	}
 
-	password, err := w.ResetPassword(t.Context(), w.admin, "x")
-	w.must(err)
+	password := must(w.ResetPassword(t.Context(), w.admin, "x"))
 	if got := login("x", password, device); got == "" {
 		t.Error("the device outlives the password")
 	}

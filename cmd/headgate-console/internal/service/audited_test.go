@@ -107,10 +107,9 @@ func TestLookUpEachIsInTheAuditLogFirst(t *testing.T) {
 		// What looks nothing up writes nothing.
 		none := func(context.Context, policy.Policy, string) error { t.Error("a key was looked up"); return nil }
 		before := len(w.entries(AuditQuery{}))
-		_, err := w.LookUpEach(t.Context(), viewer, "eve", 9, func(policy.Policy) bool { return false }, eve, none)
-		w.must(err)
+		must(w.LookUpEach(t.Context(), viewer, "eve", 9, func(policy.Policy) bool { return false }, eve, none))
 
-		_, err = w.LookUpEach(t.Context(), viewer, strings.Repeat("x", MaxKey+1), 9,
+		_, err := w.LookUpEach(t.Context(), viewer, strings.Repeat("x", MaxKey+1), 9,
 			func(policy.Policy) bool { return true }, eve, none)
 		wantFault(t, "a long key", err, "key")
 
@@ -132,8 +131,7 @@ func TestLookUpEachIsInTheAuditLogFirst(t *testing.T) {
 func TestExportIsInTheAuditLog(t *testing.T) {
 	w := newWorld(t, sqliteURL(t))
 	w.create(sample("p", "a"))
-	_, err := w.Export(t.Context(), w.admin, JSON, "a")
-	w.must(err)
+	must(w.Export(t.Context(), w.admin, JSON, "a"))
 	list := w.entries(AuditQuery{Action: "policy.export"})
 	if len(list) != 1 || list[0].Object != "app:a" || list[0].After != `{"format":"json","policies":1}` {
 		t.Errorf("the audit log has %+v", list)
@@ -154,8 +152,7 @@ func TestAuditCSVHasEveryEntryOnce(t *testing.T) {
 		var b bytes.Buffer
 		w.must(w.AuditCSV(t.Context(), w.admin, AuditQuery{Action: "x.probe", Before: 3, PerPage: 1}, &b))
 
-		rows, err := csv.NewReader(&b).ReadAll()
-		w.must(err)
+		rows := must(csv.NewReader(&b).ReadAll())
 
 		seen := map[string]bool{}
 		for _, r := range rows[1:] {
@@ -192,10 +189,9 @@ func TestAuditOfLogins(t *testing.T) {
 			w.Login(ctx, "x", "wrong", from)
 		}
 
-		s, err := w.Login(ctx, "x", userPassword, Meta{})
-		w.must(err)
+		s := must(w.Login(ctx, "x", userPassword, Meta{}))
 		x := w.actor(s)
-		s, err = w.LoginByProvider(ctx, oidc.Identity{Issuer: "https://idp.example", Subject: "1", User: "x"}, x,
+		s, err := w.LoginByProvider(ctx, oidc.Identity{Issuer: "https://idp.example", Subject: "1", User: "x"}, x,
 			Meta{})
 		w.must(err)
 

@@ -102,18 +102,16 @@ func TestDatabaseLockedIsUnavailable(t *testing.T) {
 	// Another connection holds the lock of writers, as a backup may.
 	db := raw(t, w.url)
 	defer db.Close()
-	conn, err := db.Conn(t.Context())
-	w.must(err)
+	conn := must(db.Conn(t.Context()))
 	defer conn.Close()
-	_, err = conn.ExecContext(t.Context(), "BEGIN IMMEDIATE")
-	w.must(err)
+	must(conn.ExecContext(t.Context(), "BEGIN IMMEDIATE"))
 
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 
 	p.Priority = 1
 	began := time.Now()
-	_, err = w.UpdatePolicy(ctx, w.admin, p)
+	_, err := w.UpdatePolicy(ctx, w.admin, p)
 
 	test.AtMost(t, "a change that may take 300 ms, of a locked database", time.Since(began), time.Second)
 	wantErr(t, "a locked database", err, ErrUnavailable)
@@ -122,8 +120,7 @@ func TestDatabaseLockedIsUnavailable(t *testing.T) {
 		t.Errorf("a reader waits for the writer: %v", err)
 	}
 
-	_, err = conn.ExecContext(t.Context(), "ROLLBACK")
-	w.must(err)
+	must(conn.ExecContext(t.Context(), "ROLLBACK"))
 	if _, err = w.UpdatePolicy(t.Context(), w.admin, p); err != nil {
 		t.Error(err)
 	}

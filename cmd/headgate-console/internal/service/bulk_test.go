@@ -17,8 +17,7 @@ import (
 func (w *world) versions(names ...string) (list []PolicyVersion) {
 	w.t.Helper()
 	for _, name := range names {
-		p, err := w.Policy(w.t.Context(), w.admin, name)
-		w.must(err)
+		p := must(w.Policy(w.t.Context(), w.admin, name))
 		list = append(list, PolicyVersion{name, p.Version})
 	}
 	return list
@@ -45,8 +44,7 @@ func TestBulkChangesAllWithARevisionAndAnAuditRowEach(t *testing.T) {
 		}
 
 		list := w.versions("one", "two", "three", "five")
-		done, err := w.SwitchPolicies(ctx, w.admin, list, policy.Off)
-		w.must(err)
+		done := must(w.SwitchPolicies(ctx, w.admin, list, policy.Off))
 		if len(done.Steps) != 3 || !slices.Equal(done.Unchanged, []string{"five"}) {
 			t.Errorf("changed were %+v", done)
 		}
@@ -72,14 +70,12 @@ func TestBulkChangesAllWithARevisionAndAnAuditRowEach(t *testing.T) {
 // wantOneOfThree checks that a policy was turned off by a bulk change of three.
 func (w *world) wantOneOfThree(name string) {
 	w.t.Helper()
-	p, err := w.Policy(w.t.Context(), w.admin, name)
-	w.must(err)
+	p := must(w.Policy(w.t.Context(), w.admin, name))
 	if p.Mode != policy.Off || p.Version != 2 || p.UpdatedBy != FirstUser {
 		w.t.Errorf("%s is %+v", name, p)
 	}
 
-	history, err := w.History(w.t.Context(), w.admin, name, 0, 0)
-	w.must(err)
+	history := must(w.History(w.t.Context(), w.admin, name, 0, 0))
 	if len(history) != 2 || history[0].Note != "one of 3 policies that were changed together" ||
 		history[0].Action != "update" {
 		w.t.Errorf("%s has the history %+v", name, history)
@@ -102,11 +98,10 @@ func TestBulkNeverGoesOverAnothersChange(t *testing.T) {
 		old := w.versions("one", "two", "three")
 		p := sample("two", "a")
 		p.Version, p.Priority = 1, 9
-		_, err := w.UpdatePolicy(ctx, w.admin, p)
-		w.must(err)
+		must(w.UpdatePolicy(ctx, w.admin, p))
 		w.must(w.DeletePolicy(ctx, w.admin, "three", 1))
 
-		_, err = w.SwitchPolicies(ctx, w.admin, old, policy.Shadow)
+		_, err := w.SwitchPolicies(ctx, w.admin, old, policy.Shadow)
 		var conflicts *ConflictsError
 		if !errors.As(err, &conflicts) || len(conflicts.Conflicts) != 2 {
 			t.Fatalf("the error is %v", err)
@@ -186,8 +181,7 @@ func TestBulkRacesAreAllOrNothing(t *testing.T) {
 // mustChange brings policies to the mode enforce again.
 func (w *world) mustChange(names []string) {
 	w.t.Helper()
-	_, err := w.SwitchPolicies(w.t.Context(), w.admin, w.versions(names...), policy.Enforce)
-	w.must(err)
+	must(w.SwitchPolicies(w.t.Context(), w.admin, w.versions(names...), policy.Enforce))
 }
 
 func TestBulkIsRefusedForOnePolicyThatIsNotTheirs(t *testing.T) {
@@ -209,8 +203,7 @@ func TestBulkIsRefusedForOnePolicyThatIsNotTheirs(t *testing.T) {
 			"a policy that is hidden":        {[]PolicyVersion{{"mine", 1}, {"theirs", 1}}, ErrNotFound, "policy:theirs"},
 		} {
 			before := w.refusals()
-			_, err := w.SwitchPolicies(ctx, owner, row.list, policy.Off)
-			wantErr(t, name, err, row.want)
+			wantErr(t, name, errOf(w.SwitchPolicies(ctx, owner, row.list, policy.Off)), row.want)
 			if n := w.refusals() - before; n != 1 {
 				t.Errorf("%s: the audit log has %d refusals, want 1", name, n)
 			}
@@ -256,10 +249,8 @@ func TestBulkRefusesBadInput(t *testing.T) {
 		"one twice": {[]PolicyVersion{one[0], one[0]}, policy.Off, "policies"},
 		"no mode":   {one, 9, "mode"},
 	} {
-		_, err := w.SwitchPolicies(t.Context(), w.admin, row.list, row.mode)
-		wantFault(t, name, err, row.field)
-		_, err = w.PlanSwitch(t.Context(), w.admin, row.list, row.mode)
-		wantFault(t, name, err, row.field)
+		wantFault(t, name, errOf(w.SwitchPolicies(t.Context(), w.admin, row.list, row.mode)), row.field)
+		wantFault(t, name, errOf(w.PlanSwitch(t.Context(), w.admin, row.list, row.mode)), row.field)
 	}
 }
 
@@ -283,8 +274,7 @@ func TestBulkPlanSaysWhatLosesProtection(t *testing.T) {
 			refused int64
 			lose    int
 		}{policy.Off: {9, 1}, policy.Shadow: {9, 1}, policy.Enforce: {0, 0}} {
-			plan, err := w.PlanSwitch(ctx, w.admin, w.versions("p", "q"), mode)
-			w.must(err)
+			plan := must(w.PlanSwitch(ctx, w.admin, w.versions("p", "q"), mode))
 
 			lose := 0
 			for _, step := range plan.Steps {

@@ -106,8 +106,7 @@ func TestCreditThatFailsIsInTheAuditLog(t *testing.T) {
 	if got := note("key.grant"); got != "it failed: the key may be as it was" {
 		t.Errorf("%q", got)
 	}
-	_, err := w.DebitKey(t.Context(), w.admin, "p", "192.0.2.7", 5, away.charge)
-	wantErr(t, "a debit", err, away.fail)
+	wantErr(t, "a debit", errOf(w.DebitKey(t.Context(), w.admin, "p", "192.0.2.7", 5, away.charge)), away.fail)
 
 	part := &decided{d: core.Decision{Taken: 2}}
 	charged, err := w.DebitKey(t.Context(), w.admin, "p", "192.0.2.7", 5, part.charge)
@@ -140,10 +139,8 @@ func TestCreditMistakes(t *testing.T) {
 	}
 
 	// How many units fit under a plan is not known here, but under a limit of the key's own.
-	_, err = w.DebitKey(t.Context(), w.admin, "plans", "bob", 1, store.charge)
-	wantFault(t, "a plan", err, "policy")
-	_, err = w.DebitKey(t.Context(), w.admin, "plans", "alice", 58, store.charge)
-	wantFault(t, "too many", err, "units")
+	wantFault(t, "a plan", errOf(w.DebitKey(t.Context(), w.admin, "plans", "bob", 1, store.charge)), "policy")
+	wantFault(t, "too many", errOf(w.DebitKey(t.Context(), w.admin, "plans", "alice", 58, store.charge)), "units")
 	if store.calls != 0 {
 		t.Errorf("Redis was asked %d times", store.calls)
 	}

@@ -16,10 +16,8 @@ func TestExportOfOneApplication(t *testing.T) {
 	w.create(sample("three", "b"))
 
 	names := func(a Actor, app string) (list []string) {
-		data, err := w.Export(t.Context(), a, YAML, app)
-		w.must(err)
-		set, err := policyyaml.Decode(data)
-		w.must(err)
+		data := must(w.Export(t.Context(), a, YAML, app))
+		set := must(policyyaml.Decode(data))
 		for _, p := range set {
 			list = append(list, p.Name)
 		}
@@ -40,8 +38,7 @@ func TestExportOfOneApplication(t *testing.T) {
 	}
 
 	for _, app := range []string{"b", "none", "'; --"} {
-		_, err := w.Export(t.Context(), viewer, YAML, app)
-		wantErr(t, "the export of "+app, err, ErrNotFound)
+		wantErr(t, "the export of "+app, errOf(w.Export(t.Context(), viewer, YAML, app)), ErrNotFound)
 	}
 }
 
@@ -58,11 +55,9 @@ func TestExportOfTheMostPoliciesImportsAgain(t *testing.T) {
 		set = append(set, p)
 	}
 
-	_, err := w.Import(ctx, w.admin, importOf(t, set...))
-	w.must(err)
+	must(w.Import(ctx, w.admin, importOf(t, set...)))
 
-	data, err := w.Export(ctx, w.admin, JSON, "")
-	w.must(err)
+	data := must(w.Export(ctx, w.admin, JSON, ""))
 
 	// The other console has not even the applications.
 	empty := newWorld(t, sqliteURL(t))
@@ -70,8 +65,7 @@ func TestExportOfTheMostPoliciesImportsAgain(t *testing.T) {
 		w.must(empty.DeleteApp(ctx, empty.admin, app))
 	}
 
-	plan, err := empty.Import(ctx, empty.admin, Import{Data: data, Format: JSON})
-	w.must(err)
+	plan := must(empty.Import(ctx, empty.admin, Import{Data: data, Format: JSON}))
 	if got := plan.Counts(); got[created] != policy.MaxPolicies || len(got) != 1 || len(plan.Apps) != 2 {
 		t.Errorf("the import did %v, with the applications %q", got, plan.Apps)
 	}
@@ -95,8 +89,7 @@ func TestExportOfTheMostPoliciesImportsAgain(t *testing.T) {
 		t.Errorf("the import did %v", few.Counts())
 	}
 
-	data, err = w.Export(ctx, w.admin, YAML, "")
-	w.must(err)
+	data = must(w.Export(ctx, w.admin, YAML, ""))
 	plan, err = w.Import(ctx, w.admin, Import{Data: data, Format: YAML})
 	if w.must(err); plan.Counts()[keep] != 2000 {
 		t.Errorf("the import of the export did %v", plan.Counts())

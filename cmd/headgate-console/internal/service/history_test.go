@@ -19,14 +19,12 @@ func TestHistoryHasActorTimeAndChanges(t *testing.T) {
 
 		w.clock.pass(time.Minute)
 		p.Limit.Quota, p.Priority = 50, 1
-		p, err := w.UpdatePolicy(ctx, owner, p)
-		w.must(err)
+		p = must(w.UpdatePolicy(ctx, owner, p))
 
 		w.clock.pass(time.Minute)
 		w.must(w.DeletePolicy(ctx, owner, "p", 2))
 
-		list, err := w.History(ctx, owner, "p", 0, 0)
-		w.must(err)
+		list := must(w.History(ctx, owner, "p", 0, 0))
 
 		// The newest comes first. The first and the last revision differ from nothing in all
 		// fields.
@@ -74,28 +72,24 @@ func TestRollbackIsANewVersionWithOldContent(t *testing.T) {
 
 		second := first
 		second.Description, second.Limit = "", core.Limit{Quota: 1, Period: time.Second}
-		_, err := w.UpdatePolicy(ctx, w.admin, second)
-		w.must(err)
+		must(w.UpdatePolicy(ctx, w.admin, second))
 
-		back, err := w.Rollback(ctx, w.admin, "p", 1, 2)
-		w.must(err)
+		back := must(w.Rollback(ctx, w.admin, "p", 1, 2))
 		if back.Version != 3 || len(Diff(back, first)) != 0 {
 			t.Errorf("%+v", back)
 		}
 
 		// A deletion has no content to go back to.
 		w.must(w.DeletePolicy(ctx, w.admin, "p", 3))
-		_, err = w.Rollback(ctx, w.admin, "p", 4, 4)
-		wantFault(t, "a rollback to the deletion", err, "version")
+		wantFault(t, "a rollback to the deletion", errOf(w.Rollback(ctx, w.admin, "p", 4, 4)), "version")
 
-		_, err = w.Rollback(ctx, w.admin, "p", 2, 3)
+		_, err := w.Rollback(ctx, w.admin, "p", 2, 3)
 		if c := wantConflict(t, "a rollback from before the deletion", err, 3, 4); !c.Deleted {
 			t.Errorf("the conflict is %+v", c)
 		}
 
 		// From the deletion it goes back to any version before.
-		back, err = w.Rollback(ctx, w.admin, "p", 2, 4)
-		w.must(err)
+		back = must(w.Rollback(ctx, w.admin, "p", 2, 4))
 		if back.Version != 5 || len(Diff(back, second)) != 0 {
 			t.Errorf("%+v", back)
 		}
@@ -105,10 +99,8 @@ func TestRollbackIsANewVersionWithOldContent(t *testing.T) {
 			t.Errorf("%+v %v", r, err)
 		}
 
-		_, err = w.Rollback(ctx, w.admin, "p", 99, 5)
-		wantErr(t, "an unknown version", err, ErrNotFound)
-		_, err = w.Rollback(ctx, w.admin, "never", 1, 1)
-		wantErr(t, "an unknown policy", err, ErrNotFound)
+		wantErr(t, "an unknown version", errOf(w.Rollback(ctx, w.admin, "p", 99, 5)), ErrNotFound)
+		wantErr(t, "an unknown policy", errOf(w.Rollback(ctx, w.admin, "never", 1, 1)), ErrNotFound)
 	})
 }
 
@@ -119,8 +111,7 @@ func TestHistoryOmitsHiddenRevisions(t *testing.T) {
 		// The policy moves from b to a: who sees a alone must not learn what it was under b.
 		p := w.create(sample("p", "b"))
 		p.Apps = []string{"a"}
-		p, err := w.UpdatePolicy(ctx, w.admin, p)
-		w.must(err)
+		p = must(w.UpdatePolicy(ctx, w.admin, p))
 
 		viewer := w.person("viewer", map[string]Role{"a": Viewer})
 		list, err := w.History(ctx, viewer, "p", 0, 0)
@@ -128,12 +119,10 @@ func TestHistoryOmitsHiddenRevisions(t *testing.T) {
 			t.Errorf("%+v %v", list, err)
 		}
 
-		_, err = w.Revision(ctx, viewer, "p", 1)
-		wantErr(t, "the revision", err, ErrNotFound)
+		wantErr(t, "the revision", errOf(w.Revision(ctx, viewer, "p", 1)), ErrNotFound)
 
 		owner := w.person("owner", map[string]Role{"a": Owner})
-		_, err = w.Rollback(ctx, owner, "p", 1, p.Version)
-		wantErr(t, "a rollback", err, ErrNotFound)
+		wantErr(t, "a rollback", errOf(w.Rollback(ctx, owner, "p", 1, p.Version)), ErrNotFound)
 	})
 }
 

@@ -238,8 +238,7 @@ func TestRefusalOfHostileNameIsInTheAuditLog(t *testing.T) {
 		// A refusal is noted whatever the name is: no text, too long, or too long in bytes alone.
 		for _, name := range []string{"\xff\x00'", strings.Repeat("x", 1<<20), strings.Repeat("é", 200)} {
 			before := w.refusals()
-			_, err := w.Users(t.Context(), x)
-			wantErr(t, "users", err, ErrDenied)
+			wantErr(t, "users", errOf(w.Users(t.Context(), x)), ErrDenied)
 			wantErr(t, "an application", w.CreateApp(t.Context(), x, name, name), ErrDenied)
 
 			if n := w.refusals() - before; n != 2 {
@@ -257,13 +256,11 @@ func TestOversizedTextsAreRefused(t *testing.T) {
 		for name, set := range policyTexts() {
 			p := sample("new", "a")
 			set(&p, long)
-			_, err := w.CreatePolicy(ctx, w.admin, p)
-			wantFault(t, name, err, name)
+			wantFault(t, name, errOf(w.CreatePolicy(ctx, w.admin, p)), name)
 		}
 
 		wantFault(t, "app", w.CreateApp(ctx, w.admin, long, ""), "name")
 		wantFault(t, "description", w.CreateApp(ctx, w.admin, "x", long), "description")
-		_, err := w.CreateUser(ctx, w.admin, long)
-		wantFault(t, "user", err, "name")
+		wantFault(t, "user", errOf(w.CreateUser(ctx, w.admin, long)), "name")
 	})
 }

@@ -30,29 +30,25 @@ func TestImportRestoresAnExport(t *testing.T) {
 		// An export that is imported at once changes nothing, though it would remove what is
 		// missing.
 		for _, format := range []Format{YAML, JSON} {
-			data, err := w.Export(ctx, w.admin, format, "")
-			w.must(err)
+			data := must(w.Export(ctx, w.admin, format, ""))
 
-			plan, err := w.Import(ctx, w.admin, Import{Data: data, Format: format, Missing: RemoveMissing})
-			w.must(err)
+			plan := must(w.Import(ctx, w.admin, Import{Data: data, Format: format, Missing: RemoveMissing}))
 			if got := plan.Counts(); !reflect.DeepEqual(got, map[string]int{keep: 2}) {
 				t.Errorf("the import of an unchanged export did %v", got)
 			}
 		}
 
 		// One of the two has this limit, and it alone is changed.
-		data, err := w.Export(ctx, w.admin, YAML, "")
-		w.must(err)
+		data := must(w.Export(ctx, w.admin, YAML, ""))
 		edited := strings.ReplaceAll(string(data), "limit: 100/1m", "limit: 200/1m")
 
-		plan, err := w.Import(ctx, w.admin, Import{Data: []byte(edited), Format: YAML})
-		w.must(err)
+		plan := must(w.Import(ctx, w.admin, Import{Data: []byte(edited), Format: YAML}))
 		if got := plan.Counts(); !reflect.DeepEqual(got, map[string]int{keep: 1, updated: 1}) {
 			t.Errorf("the import did %v", got)
 		}
 
 		// The export from before has the old version of it: an import goes over no newer change.
-		_, err = w.Import(ctx, w.admin, Import{Data: data, Format: YAML})
+		_, err := w.Import(ctx, w.admin, Import{Data: data, Format: YAML})
 		wantFault(t, "an import of a stale version", err, "version")
 
 		if p, err := w.Policy(ctx, w.admin, "q"); err != nil || p.Version != 2 || p.Limit.Quota != 200 {
@@ -74,8 +70,7 @@ func TestPlanImportPredictsImport(t *testing.T) {
 		in := importOf(t, changes, sample("new", "b"), sample("stays", "a"))
 		in.Missing = RemoveMissing
 
-		plan, err := w.PlanImport(ctx, w.admin, in)
-		w.must(err)
+		plan := must(w.PlanImport(ctx, w.admin, in))
 
 		// A created and a deleted policy differ in all six fields that it has.
 		var got []string
@@ -97,11 +92,9 @@ func TestPlanImportPredictsImport(t *testing.T) {
 		// one it does the same.
 		stale, before := in, plan.Base-1
 		stale.Base = &before
-		_, err = w.Import(ctx, w.admin, stale)
-		wantErr(t, "an import on another base", err, ErrMoved)
+		wantErr(t, "an import on another base", errOf(w.Import(ctx, w.admin, stale)), ErrMoved)
 
-		done, err := w.Import(ctx, w.admin, in)
-		w.must(err)
+		done := must(w.Import(ctx, w.admin, in))
 		if !reflect.DeepEqual(done, plan) {
 			t.Errorf("the import did %+v, want %+v", done, plan)
 		}
@@ -125,21 +118,18 @@ func TestPlanImportEmptyDatabaseHasABase(t *testing.T) {
 		in := importOf(t, sample("new", "a"))
 
 		// 0 is a base like another, not the absence of one.
-		plan, err := w.PlanImport(t.Context(), w.admin, in)
-		w.must(err)
+		plan := must(w.PlanImport(t.Context(), w.admin, in))
 		if plan.Base != 0 {
 			t.Fatalf("the base is %d", plan.Base)
 		}
 
 		w.create(sample("other", "a"))
 		in.Base = &plan.Base
-		_, err = w.Import(t.Context(), w.admin, in)
-		wantErr(t, "an import after a change", err, ErrMoved)
+		wantErr(t, "an import after a change", errOf(w.Import(t.Context(), w.admin, in)), ErrMoved)
 
 		// Without a base the import is of whatever is there.
 		in.Base = nil
-		_, err = w.Import(t.Context(), w.admin, in)
-		w.must(err)
+		must(w.Import(t.Context(), w.admin, in))
 	})
 }
 
@@ -205,10 +195,8 @@ policies:
 - {name: p, apps: [a], limit: 10/1h, key: user, plans: tiers, plan_by: user}
 - {name: q, apps: [a], limit: 20/1h, key: user, plans: tiers, plan_by: user}
 `
-	_, err := w.Import(t.Context(), w.admin, Import{Data: []byte(text), Format: YAML})
-	w.must(err)
-	data, err := w.Export(t.Context(), w.admin, YAML, "")
-	w.must(err)
+	must(w.Import(t.Context(), w.admin, Import{Data: []byte(text), Format: YAML}))
+	data := must(w.Export(t.Context(), w.admin, YAML, ""))
 	const own = "\n  plans:\n    pro: 500/1h\n"
 	if text := string(data); strings.Count(text, own) != 2 || strings.HasPrefix(text, "plans") {
 		t.Errorf("want a table in each policy:\n%s", data)
@@ -222,8 +210,7 @@ policies:
 				{"name": "p", "apps": ["a"], "limit": "10/1h", "key": "user", "plans": "t", "plan_by": "user"},
 				{"name": "q", "apps": ["a"], "limit": "20/1h", "key": "user", "plans": "t", "plan_by": "user"}]}`, "700/1h"
 		}
-		plan, err := w.Import(t.Context(), w.admin, Import{Data: []byte(text), Format: format})
-		w.must(err)
+		plan := must(w.Import(t.Context(), w.admin, Import{Data: []byte(text), Format: format}))
 		for _, step := range plan.Steps {
 			if step.Action != updated || step.After.Plans["pro"].String() != limit {
 				t.Errorf("%s: %s %s has %v", format, step.Action, step.Name, step.After.Plans)
@@ -234,7 +221,7 @@ policies:
 		}
 	}
 
-	_, err = w.Import(t.Context(), w.admin, Import{Data: []byte(strings.Replace(text, "500/1h", "x", 1)), Format: YAML})
+	_, err := w.Import(t.Context(), w.admin, Import{Data: []byte(strings.Replace(text, "500/1h", "x", 1)), Format: YAML})
 	var invalid *InvalidError
 	if !errors.As(err, &invalid) || len(invalid.Faults) != 1 || invalid.Faults[0].Field != "plans.tiers.pro" ||
 		invalid.Faults[0].Policy != "" {
@@ -251,8 +238,7 @@ func TestImportRemovesNoHiddenPolicy(t *testing.T) {
 	// To the person mine is missing in the file. They do not see foreign, so it is not missing.
 	in := importOf(t, sample("new", "a"))
 	in.Missing = RemoveMissing
-	plan, err := w.Import(t.Context(), a, in)
-	w.must(err)
+	plan := must(w.Import(t.Context(), a, in))
 
 	if got := plan.Counts(); !reflect.DeepEqual(got, map[string]int{created: 1, deleted: 1}) {
 		t.Errorf("the import did %v", got)
@@ -282,15 +268,13 @@ func TestImportRemovesOnlyWithinTheApplications(t *testing.T) {
 		// well is left, and named.
 		in := importOf(t, sample("stays", "a"))
 		in.Missing, in.Apps = RemoveMissing, []string{"a"}
-		plan, err := w.PlanImport(ctx, w.admin, in)
-		w.must(err)
+		plan := must(w.PlanImport(ctx, w.admin, in))
 		if got := fmt.Sprint(steps(plan), plan.LeftAlone); got != "[in-a delete stays keep] [in-ab in-abc]" {
 			t.Errorf("for a the plan is %s", got)
 		}
 
 		in.Apps = []string{"b", "a"}
-		plan, err = w.Import(ctx, w.admin, in)
-		w.must(err)
+		plan = must(w.Import(ctx, w.admin, in))
 		if got := fmt.Sprint(steps(plan), plan.LeftAlone); got !=
 			"[in-a delete in-ab delete in-b delete stays keep] [in-abc]" {
 			t.Errorf("for a and b the import did %s", got)
@@ -315,8 +299,7 @@ func TestImportRemovesOnlyWithinTheApplications(t *testing.T) {
 		}
 
 		in.Missing, in.Apps = KeepMissing, []string{"a"}
-		_, err = w.PlanImport(ctx, w.admin, in)
-		wantFault(t, "applications without a removal", err, "apps")
+		wantFault(t, "applications without a removal", errOf(w.PlanImport(ctx, w.admin, in)), "apps")
 	})
 }
 
@@ -333,8 +316,7 @@ func TestImportCommentsAreInHistoryAndAuditLog(t *testing.T) {
 
 	// One comment for all: the file's commit, for example.
 	const comment = "commit 0a1b2c"
-	_, err := w.Import(ctx, w.admin.Saying(comment), in)
-	w.must(err)
+	must(w.Import(ctx, w.admin.Saying(comment), in))
 
 	for _, name := range []string{"changes", "goes", "new"} {
 		if list, err := w.History(ctx, w.admin, name, 0, 1); err != nil || list[0].Comment != comment ||
@@ -350,10 +332,8 @@ func TestImportCommentsAreInHistoryAndAuditLog(t *testing.T) {
 
 	// A plan refuses what the import would refuse.
 	for _, wrong := range []string{strings.Repeat("x", MaxComment+1), "a\x00", "\xff"} {
-		_, err := w.Import(ctx, w.admin.Saying(wrong), in)
-		wantFault(t, "a comment", err, "comment")
-		_, err = w.PlanImport(ctx, w.admin.Saying(wrong), in)
-		wantFault(t, "the comment of a plan", err, "comment")
+		wantFault(t, "a comment", errOf(w.Import(ctx, w.admin.Saying(wrong), in)), "comment")
+		wantFault(t, "the comment of a plan", errOf(w.PlanImport(ctx, w.admin.Saying(wrong), in)), "comment")
 	}
 }
 
@@ -373,17 +353,14 @@ func TestPlanImportComparesForReaders(t *testing.T) {
 	in := importOf(t, changes, sample("new", "a", "secret"))
 	in.Missing, in.Compare = RemoveMissing, true
 
-	plan, err := w.PlanImport(ctx, viewer, in)
-	w.must(err)
+	plan := must(w.PlanImport(ctx, viewer, in))
 	if got := plan.Counts(); !reflect.DeepEqual(got, map[string]int{created: 1, updated: 1, deleted: 1}) {
 		t.Errorf("the comparison finds %v", got)
 	}
 
 	// To plan an import is for those who may import, and a comparison is not imported.
-	_, err = w.PlanImport(ctx, viewer, importOf(t, changes))
-	wantErr(t, "a plan", err, ErrDenied)
-	_, err = w.Import(ctx, viewer, in)
-	wantFault(t, "an import", err, "compare")
+	wantErr(t, "a plan", errOf(w.PlanImport(ctx, viewer, importOf(t, changes))), ErrDenied)
+	wantFault(t, "an import", errOf(w.Import(ctx, viewer, in)), "compare")
 
 	// A comparison reveals neither a hidden policy nor a hidden application.
 	for _, p := range []policy.Policy{sample("hidden", "a"), sample("new", "c"), sample("new", "nowhere")} {
@@ -396,6 +373,5 @@ func TestPlanImportComparesForReaders(t *testing.T) {
 
 	in = importOf(t, sample("new", "a", "nowhere"))
 	in.Compare = true
-	_, err = w.PlanImport(ctx, w.admin, in)
-	wantFault(t, "an application that does not exist", err, "apps")
+	wantFault(t, "an application that does not exist", errOf(w.PlanImport(ctx, w.admin, in)), "apps")
 }

@@ -76,8 +76,7 @@ func TestDebitGoesByTheOverride(t *testing.T) {
 			if _, err := w.DebitKey(t.Context(), w.admin, "p", key, most, store.charge); err != nil {
 				t.Errorf("%s: %v", key, err)
 			}
-			_, err := w.DebitKey(t.Context(), w.admin, "p", key, most+1, store.charge)
-			wantFault(t, key, err, "units")
+			wantFault(t, key, errOf(w.DebitKey(t.Context(), w.admin, "p", key, most+1, store.charge)), "units")
 		}
 		_, err := w.DebitKey(t.Context(), w.admin, "p", "other", 1, store.charge)
 		wantFault(t, "a key whose plan is not known", err, "policy")
@@ -102,9 +101,8 @@ func TestActionsOnAKeyHaveItsLimit(t *testing.T) {
 	w.must(w.LiftBan(ctx, w.admin, "p", "acme:c", see))
 	w.must(w.RevokeKey(ctx, w.admin, "p", "acme:c", see))
 	w.must(w.GrantKey(ctx, w.admin, "p", "acme:c", 1, until, charge))
-	_, err := w.DebitKey(ctx, w.admin, "p", "acme:c", 1, charge)
-	w.must(err)
-	_, err = w.LookUpEach(ctx, w.admin, "c", 9, func(policy.Policy) bool { return true },
+	must(w.DebitKey(ctx, w.admin, "p", "acme:c", 1, charge))
+	_, err := w.LookUpEach(ctx, w.admin, "c", 9, func(policy.Policy) bool { return true },
 		func(policy.Policy) string { return "acme:c" }, see)
 	w.must(err)
 	if got := strings.Join(limits, ", "); got != strings.Repeat("40/1m debt=4, ", 5)+"40/1m debt=4" {
@@ -138,18 +136,14 @@ func TestLimitKeyChangesWhatIsInForce(t *testing.T) {
 			{"acme:own", nil, "40/1m debt=4", "", true},
 			{"other", ends, "9/1m debt=9", "", true},
 		} {
-			k, err := w.KeyPolicy(t.Context(), w.admin, "p", row.key)
-			w.must(err)
-			shown, err := k.WithLimit(row.limit)
-			w.must(err)
+			k := must(w.KeyPolicy(t.Context(), w.admin, "p", row.key))
+			shown := must(k.WithLimit(row.limit))
 
-			saved, err := w.LimitKey(t.Context(), w.admin, "p", row.key, row.limit, version)
-			w.must(err)
+			saved := must(w.LimitKey(t.Context(), w.admin, "p", row.key, row.limit, version))
 			if row.newer {
 				version++
 			}
-			after, err := w.KeyPolicy(t.Context(), w.admin, "p", row.key)
-			w.must(err)
+			after := must(w.KeyPolicy(t.Context(), w.admin, "p", row.key))
 			beside := ""
 			if after.Beside != nil {
 				beside = after.Beside.String()
@@ -166,8 +160,7 @@ func TestLimitKeyChangesWhatIsInForce(t *testing.T) {
 		_, err := w.LimitKey(t.Context(), w.admin, "p", "late", nine, 1)
 		wantConflict(t, "an old version", err, 1, version)
 		viewer := w.person("v", map[string]Role{"a": Viewer})
-		_, err = w.LimitKey(t.Context(), viewer, "p", "late", nine, version)
-		wantErr(t, "a viewer", err, ErrDenied)
+		wantErr(t, "a viewer", errOf(w.LimitKey(t.Context(), viewer, "p", "late", nine, version)), ErrDenied)
 		wrong := &policy.Override{Limit: core.MustParseLimit("5/1m fixed-window")}
 		_, err = w.LimitKey(t.Context(), w.admin, "p", "late", wrong, version)
 		wantFault(t, "another algorithm", err, "limit")

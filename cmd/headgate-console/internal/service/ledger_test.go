@@ -31,8 +31,7 @@ func TestLedgerBoundsCounts(t *testing.T) {
 
 		// Each count is cut to a bound before it is added: three minutes of the database and one
 		// of Redis. What is negative is 0.
-		o, err := w.Overview(ctx, w.admin, TrafficQuery{Last: time.Hour})
-		w.must(err)
+		o := must(w.Overview(ctx, w.admin, TrafficQuery{Last: time.Hour}))
 		want := stats.Counts{events.Allowed: 4*maxCount + 7, events.Refused: 2, events.Denied: 3 * maxCount}
 		if o.Traffic.Total != want || o.Traffic.Lost != 3*maxCount {
 			t.Errorf("the total is %v and %d, want %v and %d", o.Traffic.Total, o.Traffic.Lost, want, 3*int64(maxCount))
@@ -80,8 +79,7 @@ func TestLedgerBoundsSeries(t *testing.T) {
 
 		// The bound is of one application: another one has its own series.
 		w.must(ledgers[0].Record(ctx, "b", stats.Minute{Start: at, Policies: map[string]stats.Counts{"login": one}}))
-		list, err := w.TrafficByPolicy(ctx, w.admin, TrafficQuery{App: "a", Last: time.Hour})
-		w.must(err)
+		list := must(w.TrafficByPolicy(ctx, w.admin, TrafficQuery{App: "a", Last: time.Hour}))
 
 		// Every count is there once: 23 in each of five minutes, under a name or with the others.
 		sums, total := map[string]int64{}, int64(0)

@@ -24,10 +24,8 @@ func (w *world) fill() {
 		set = append(set, p)
 	}
 
-	data, err := policy.EncodeJSON(set)
-	w.must(err)
-	_, err = w.Import(w.t.Context(), w.admin, Import{Data: data, Format: JSON})
-	w.must(err)
+	data := must(policy.EncodeJSON(set))
+	must(w.Import(w.t.Context(), w.admin, Import{Data: data, Format: JSON}))
 }
 
 // queries returns usual queries of a long list.
@@ -93,10 +91,8 @@ func TestCreatePolicyRefusesOneTooMany(t *testing.T) {
 		w.fill()
 
 		// The bound holds for every way to add a policy.
-		_, err := w.CreatePolicy(t.Context(), w.admin, sample("one-more", "a"))
-		wantFault(t, "one more", err, "")
-		_, err = w.Import(t.Context(), w.admin, importOf(t, sample("one-more", "a")))
-		wantFault(t, "one more", err, "")
+		wantFault(t, "one more", errOf(w.CreatePolicy(t.Context(), w.admin, sample("one-more", "a"))), "")
+		wantFault(t, "one more", errOf(w.Import(t.Context(), w.admin, importOf(t, sample("one-more", "a")))), "")
 
 		set, _, err := w.Outbox().Snapshot(t.Context())
 		w.must(err)

@@ -42,8 +42,7 @@ func TestListCountsAndOrders(t *testing.T) {
 			Policies: map[string]stats.Counts{"live": {events.Banned: 4, events.Allowed: 4}}}
 		w.fleet.minutes = map[string][]stats.Minute{"b": {last}}
 
-		list, err := w.List(ctx, w.admin, Query{})
-		w.must(err)
+		list := must(w.List(ctx, w.admin, Query{}))
 
 		// 28 of the spread refuse, and 40 are of the other application.
 		all := spread()
@@ -81,8 +80,7 @@ func TestListCountsAndOrders(t *testing.T) {
 
 		// Someone with a role in one application sees its counts alone.
 		viewer := w.person("v", map[string]Role{"a": Viewer})
-		list, err = w.List(ctx, viewer, Query{Sort: "-refused"})
-		w.must(err)
+		list = must(w.List(ctx, viewer, Query{Sort: "-refused"}))
 		if got := names(list.Policies); !slices.Equal(got, []string{"most", "some", "none", "idle"}) ||
 			list.Rows[1].Refused != 28 {
 			t.Errorf("the viewer of a sees %v, and that some refused %d", got, list.Rows[1].Refused)

@@ -146,8 +146,7 @@ func TestSessionsEndWhenIdleAndWhenOld(t *testing.T) {
 	everyEngine(t, func(t *testing.T, w *world) {
 		ctx := t.Context()
 		login := func() string {
-			s, err := w.Login(ctx, FirstUser, adminPassword, Meta{})
-			w.must(err)
+			s := must(w.Login(ctx, FirstUser, adminPassword, Meta{}))
 			if want := w.clock.now().Add(12 * time.Hour); !s.Expires.Equal(want) {
 				t.Errorf("it expires at %s, want %s", s.Expires, want)
 			}
@@ -208,8 +207,7 @@ func TestChangePasswordEndsOtherSessions(t *testing.T) {
 		x := w.person("x", nil)
 
 		// The name of the other browser is no text and too long, which must not keep it out.
-		other, err := w.Login(ctx, "x", userPassword, Meta{Agent: "phone\x00\xff" + strings.Repeat("x", 1000)})
-		w.must(err)
+		other := must(w.Login(ctx, "x", userPassword, Meta{Agent: "phone\x00\xff" + strings.Repeat("x", 1000)}))
 
 		list, err := w.Sessions(ctx, x)
 		if err != nil || len(list) != 2 {
@@ -227,22 +225,17 @@ func TestChangePasswordEndsOtherSessions(t *testing.T) {
 		}
 
 		// The session in which it is changed goes on with another token, and all others end.
-		now, err := w.ChangePassword(ctx, x, userPassword, "seven green canals")
-		w.must(err)
-		_, err = w.Authenticate(ctx, other.Token, Meta{})
-		wantErr(t, "another session", err, ErrNotLoggedIn)
+		now := must(w.ChangePassword(ctx, x, userPassword, "seven green canals"))
+		wantErr(t, "another session", errOf(w.Authenticate(ctx, other.Token, Meta{})), ErrNotLoggedIn)
 
 		if list, err = w.Sessions(ctx, w.actor(now)); err != nil || len(list) != 1 || !list[0].Current {
 			t.Errorf("%+v %v", list, err)
 		}
 
-		_, err = w.Login(ctx, "x", userPassword, Meta{})
-		wantErr(t, "the old password", err, ErrCredentials)
+		wantErr(t, "the old password", errOf(w.Login(ctx, "x", userPassword, Meta{})), ErrCredentials)
 
-		oneTime, err := w.ResetPassword(ctx, w.admin, "x")
-		w.must(err)
-		_, err = w.Authenticate(ctx, now.Token, Meta{})
-		wantErr(t, "a session from before the reset", err, ErrNotLoggedIn)
+		oneTime := must(w.ResetPassword(ctx, w.admin, "x"))
+		wantErr(t, "a session from before the reset", errOf(w.Authenticate(ctx, now.Token, Meta{})), ErrNotLoggedIn)
 		w.logIn("x", oneTime, "trumpet garden seven")
 	})
 }
@@ -252,16 +245,13 @@ func TestRevokeSessionNeedsItsUser(t *testing.T) {
 	ctx := t.Context()
 	x, y := w.person("x", nil), w.person("y", nil)
 
-	list, err := w.Sessions(ctx, x)
-	w.must(err)
+	list := must(w.Sessions(ctx, x))
 	wantErr(t, "another user's session", w.RevokeSession(ctx, y, list[0].ID), ErrNotFound)
 
 	w.must(w.RevokeSession(ctx, x, list[0].ID))
-	s, err := w.Login(ctx, "x", userPassword, Meta{})
-	w.must(err)
+	s := must(w.Login(ctx, "x", userPassword, Meta{}))
 	w.must(w.Logout(ctx, w.actor(s)))
-	_, err = w.Authenticate(ctx, s.Token, Meta{})
-	wantErr(t, "after the log-out", err, ErrNotLoggedIn)
+	wantErr(t, "after the log-out", errOf(w.Authenticate(ctx, s.Token, Meta{})), ErrNotLoggedIn)
 }
 
 func TestRecoverMakesAnAdministrator(t *testing.T) {
@@ -272,15 +262,13 @@ func TestRecoverMakesAnAdministrator(t *testing.T) {
 
 		// A disabled user and a new one: both can do what only administrators can.
 		for _, name := range []string{"x", "new"} {
-			oneTime, err := w.Recover(ctx, name)
-			w.must(err)
+			oneTime := must(w.Recover(ctx, name))
 			if _, err := w.Users(ctx, w.logIn(name, oneTime, userPassword+"!")); err != nil {
 				t.Error(err)
 			}
 		}
 
-		_, err := w.Recover(ctx, "'")
-		wantFault(t, "no name", err, "name")
+		wantFault(t, "no name", errOf(w.Recover(ctx, "'")), "name")
 	})
 }
 
@@ -289,11 +277,9 @@ func TestSecretsAreNowhereInTheDatabase(t *testing.T) {
 	ctx := t.Context()
 
 	// One secret of each kind.
-	oneTime, err := w.CreateUser(ctx, w.admin, "x")
-	w.must(err)
+	oneTime := must(w.CreateUser(ctx, w.admin, "x"))
 	x := w.logIn("x", oneTime, userPassword)
-	s, err := w.Login(ctx, "x", userPassword, Meta{})
-	w.must(err)
+	s := must(w.Login(ctx, "x", userPassword, Meta{}))
 	_, token, err := w.CreateToken(ctx, x, TokenDraft{Label: "l", Scope: Read, Life: time.Hour})
 	w.must(err)
 
@@ -303,10 +289,8 @@ func TestSecretsAreNowhereInTheDatabase(t *testing.T) {
 	// Every value of these tables, as text.
 	var dump strings.Builder
 	for _, table := range []string{"users", "sessions", "tokens", "audit", "revisions", "settings"} {
-		rows, err := db.QueryContext(ctx, "SELECT * FROM "+table)
-		w.must(err)
-		columns, err := rows.Columns()
-		w.must(err)
+		rows := must(db.QueryContext(ctx, "SELECT * FROM "+table))
+		columns := must(rows.Columns())
 
 		for rows.Next() {
 			values := make([]any, len(columns))

@@ -17,8 +17,7 @@ func TestMarkersOfOnePolicy(t *testing.T) {
 		p := w.create(sample("one", "a"))
 		w.clock.pass(time.Second)
 		p.Priority++
-		p, err := w.UpdatePolicy(ctx, w.admin, p)
-		w.must(err)
+		p = must(w.UpdatePolicy(ctx, w.admin, p))
 
 		for i := range maxMarkers {
 			w.clock.pass(time.Millisecond)
@@ -27,8 +26,7 @@ func TestMarkersOfOnePolicy(t *testing.T) {
 
 		w.clock.pass(time.Second)
 		p.Apps = []string{"b"}
-		_, err = w.UpdatePolicy(ctx, w.admin, p)
-		w.must(err)
+		must(w.UpdatePolicy(ctx, w.admin, p))
 
 		for _, row := range []struct {
 			who  Actor

@@ -355,12 +355,10 @@ func (w *world) cast() []Actor {
 	w.must(w.DisableUser(ctx, w.admin, "disabled"))
 
 	// The newcomer has the role of an owner and a password that has to be changed first.
-	oneTime, err := w.CreateUser(ctx, w.admin, "newcomer")
-	w.must(err)
+	oneTime := must(w.CreateUser(ctx, w.admin, "newcomer"))
 	w.must(w.SetRole(ctx, w.admin, "newcomer", "a", Owner))
 
-	newcomer, err := w.Login(ctx, "newcomer", oneTime, Meta{})
-	w.must(err)
+	newcomer := must(w.Login(ctx, "newcomer", oneTime, Meta{}))
 
 	// On whom the administrator's rows act.
 	w.person("spare", nil)
@@ -378,8 +376,7 @@ func (w *world) token(a Actor, scope Scope, apps ...string) Actor {
 	_, secret, err := w.CreateToken(w.t.Context(), a,
 		TokenDraft{Label: "x", Scope: scope, Apps: apps, Life: 24 * time.Hour})
 	w.must(err)
-	actor, err := w.AuthenticateToken(w.t.Context(), secret, Meta{})
-	w.must(err)
+	actor := must(w.AuthenticateToken(w.t.Context(), secret, Meta{}))
 	return actor
 }
 
@@ -483,15 +480,14 @@ func TestPolicyOfSeveralAppsNeedsTheirCommonOwner(t *testing.T) {
 		wantErr(t, "adding an application that they only view", edit(a, "mine", 1, "a", "c"), ErrDenied)
 		wantErr(t, "adding an application that does not exist", edit(a, "mine", 1, "a", "x"), ErrDenied)
 		wantErr(t, "a deletion", w.DeletePolicy(ctx, a, "shared", 1), ErrDenied)
-		_, err := w.CreatePolicy(ctx, a, sample("other", "a", "b"))
-		wantErr(t, "a creation", err, ErrDenied)
+		wantErr(t, "a creation", errOf(w.CreatePolicy(ctx, a, sample("other", "a", "b"))), ErrDenied)
 
 		// Who owns both may leave it to one, and then it is the other's alone.
 		w.must(edit(ab, "shared", 1, "a"))
 		w.must(edit(a, "shared", 2, "a"[:1]))
 
 		// An old version is judged by the applications that it listed.
-		_, err = w.Rollback(ctx, a, "shared", 1, 2)
+		_, err := w.Rollback(ctx, a, "shared", 1, 2)
 		wantErr(t, "a rollback to a version that was not theirs alone", err, ErrDenied)
 
 		if p, err := w.Policy(ctx, w.admin, "mine"); err != nil || p.Version != 1 {
@@ -508,9 +504,7 @@ func TestAccessIsLookedUpEachTime(t *testing.T) {
 	w.must(w.SetRole(ctx, w.admin, "x", "a", Viewer))
 	wantErr(t, "a viewer", w.DeletePolicy(ctx, a, "p", 1), ErrDenied)
 	w.must(w.SetRole(ctx, w.admin, "x", "a", NoRole))
-	_, err := w.Policy(ctx, a, "p")
-	wantErr(t, "a stranger", err, ErrNotFound)
+	wantErr(t, "a stranger", errOf(w.Policy(ctx, a, "p")), ErrNotFound)
 	w.must(w.DisableUser(ctx, w.admin, "x"))
-	_, err = w.Policies(ctx, a, Query{})
-	wantErr(t, "a disabled user", err, ErrNotLoggedIn)
+	wantErr(t, "a disabled user", errOf(w.Policies(ctx, a, Query{})), ErrNotLoggedIn)
 }

@@ -14,8 +14,7 @@ import (
 // owner returns what the database knows of its right to publish.
 func (w *world) owner() publish.Owner {
 	w.t.Helper()
-	o, err := w.Outbox().Owner(w.t.Context())
-	w.must(err)
+	o := must(w.Outbox().Owner(w.t.Context()))
 	return o
 }
 

@@ -27,16 +27,14 @@ func (w *world) override(name, text string) bool {
 	w.t.Helper()
 	key, limit, _ := strings.Cut(text, "=")
 	limit, until, _ := strings.Cut(limit, " until ")
-	changed, err := w.SetOverride(w.t.Context(), w.admin, name, OverrideChange{key, limit, until})
-	w.must(err)
+	changed := must(w.SetOverride(w.t.Context(), w.admin, name, OverrideChange{key, limit, until}))
 	return changed
 }
 
 // overrides returns those of a policy as "key=text".
 func (w *world) overrides(name string) (list []string) {
 	w.t.Helper()
-	page, err := w.Overrides(w.t.Context(), w.admin, name, OverridesQuery{PerPage: MaxPerPage})
-	w.must(err)
+	page := must(w.Overrides(w.t.Context(), w.admin, name, OverridesQuery{PerPage: MaxPerPage}))
 	for _, o := range page.Overrides {
 		list = append(list, o.Key+"="+o.String())
 	}
@@ -103,13 +101,12 @@ func TestOverridesAreOnPages(t *testing.T) {
 		for _, text := range []string{"b=6/1m", "b =8/1m", "B=9/1m"} {
 			w.override("p", text)
 		}
-		page, err := w.Overrides(t.Context(), w.admin, "p", OverridesQuery{Prefix: "b", PerPage: 1})
-		w.must(err)
+		page := must(w.Overrides(t.Context(), w.admin, "p", OverridesQuery{Prefix: "b", PerPage: 1}))
 		if o := page.Overrides; len(o) != 1 || o[0].ChangedBy != FirstUser || !o[0].ChangedAt.Equal(w.clock.now()) ||
 			page.Total != 2 || page.All != 3 || !page.More || !page.MayEdit {
 			t.Errorf("a page: %+v", page)
 		}
-		page, err = w.Overrides(t.Context(), w.admin, "p", OverridesQuery{Prefix: "b", After: "b", PerPage: 1})
+		page, err := w.Overrides(t.Context(), w.admin, "p", OverridesQuery{Prefix: "b", After: "b", PerPage: 1})
 		if w.must(err); len(page.Overrides) != 1 || page.Overrides[0].Key != "b " || page.More {
 			t.Errorf("the next page: %+v", page)
 		}
@@ -190,10 +187,8 @@ func TestOverrideThatDoesNotFitAnyMoreHasAReason(t *testing.T) {
 		p := w.create(byUser("p"))
 		w.override("p", "k=5/1m")
 		p.Cost = policy.Cost{Units: 6}
-		_, err := w.UpdatePolicy(t.Context(), w.admin, p)
-		w.must(err)
-		page, err := w.Overrides(t.Context(), w.admin, "p", OverridesQuery{})
-		w.must(err)
+		must(w.UpdatePolicy(t.Context(), w.admin, p))
+		page := must(w.Overrides(t.Context(), w.admin, "p", OverridesQuery{}))
 		if got := page.Overrides[0].Reason; got != "the cost 6 is more than the limit 5/1m ever has" {
 			t.Errorf("the reason is %q", got)
 		}
@@ -319,8 +314,7 @@ func TestOverridesOfAPolicyAreBounded(t *testing.T) {
 		}
 
 		// Another one may go with it.
-		_, err = w.ChangeOverrides(t.Context(), w.admin, "p", []OverrideChange{{"more", "1/1m", ""}, {"0", "", ""}})
-		w.must(err)
+		must(w.ChangeOverrides(t.Context(), w.admin, "p", []OverrideChange{{"more", "1/1m", ""}, {"0", "", ""}}))
 		page, err := w.Overrides(t.Context(), w.admin, "p", OverridesQuery{Prefix: "m"})
 		if w.must(err); page.All != policy.MaxOverridesBeside || page.Total != 1 {
 			t.Errorf("%+v", page)
@@ -328,8 +322,7 @@ func TestOverridesOfAPolicyAreBounded(t *testing.T) {
 
 		// All of them go with the policy, and come back.
 		w.must(w.DeletePolicy(t.Context(), w.admin, "p", 1))
-		_, err = w.Rollback(t.Context(), w.admin, "p", 1, 2)
-		w.must(err)
+		must(w.Rollback(t.Context(), w.admin, "p", 1, 2))
 		page, err = w.Overrides(t.Context(), w.admin, "p", OverridesQuery{})
 		if w.must(err); page.All != policy.MaxOverridesBeside {
 			t.Errorf("%d after a restoration", page.All)

@@ -70,8 +70,7 @@ func TestOverridesAreImported(t *testing.T) {
 
 		// The same again changes nothing. What was confirmed is not what would be done now.
 		want, steps = []OverrideCounts{{"p", 0, 0, 3, 0, 1}, {"q", 0, 0, 0, 2, 0}}, nil
-		_, err = w.ImportOverrides(ctx, w.admin, i)
-		wantErr(t, "a plan of before", err, ErrMoved)
+		wantErr(t, "a plan of before", errOf(w.ImportOverrides(ctx, w.admin, i)), ErrMoved)
 		i.Base = ""
 		done, err = w.ImportOverrides(ctx, w.admin, i)
 		check("again", done, err)
@@ -103,22 +102,19 @@ func TestImportOfOverridesTellsConflicts(t *testing.T) {
 	w.create(byUser("q"))
 	w.override("p", "a=1/1m")
 	i := OverridesImport{Set: setOf("p a=2/1m", "p b=3/1m")}
-	plan, err := w.PlanOverrides(t.Context(), w.admin, i)
-	w.must(err)
+	plan := must(w.PlanOverrides(t.Context(), w.admin, i))
 	i.Base = plan.Digest
 	w.override("p", "c=1/1m")
 	w.override("q", "a=1/1m")
 	w.override("p", "a=9/1m")
-	_, err = w.ImportOverrides(t.Context(), w.admin, i)
-	wantErr(t, "a is another", err, ErrMoved)
+	wantErr(t, "a is another", errOf(w.ImportOverrides(t.Context(), w.admin, i)), ErrMoved)
 	w.override("p", "a=1/1m")
-	_, err = w.ImportOverrides(t.Context(), w.admin, i)
-	w.must(err)
+	must(w.ImportOverrides(t.Context(), w.admin, i))
 	wantList(t, "p", w.overrides("p"), "a=2/1m", "b=3/1m", "c=1/1m")
 
 	// What is removed is published before what takes its place.
 	_, before := w.outgoing(0)
-	_, err = w.ImportOverrides(t.Context(), w.admin, OverridesImport{Set: setOf("p A=4/1m", "p b=3/1m"),
+	_, err := w.ImportOverrides(t.Context(), w.admin, OverridesImport{Set: setOf("p A=4/1m", "p b=3/1m"),
 		Missing: RemoveMissing})
 	w.must(err)
 	list, _ := w.outgoing(before)
@@ -156,8 +152,7 @@ func TestWrongImportsOfOverridesChangeNothing(t *testing.T) {
 		viewer := w.person("v", map[string]Role{"a": Viewer})
 		_, err = w.ImportOverrides(ctx, viewer, OverridesImport{Set: setOf("p k=1/1m")})
 		wantErr(t, "a viewer", err, ErrDenied)
-		_, err = w.PlanOverrides(ctx, viewer, OverridesImport{Set: setOf("p k=1/1m"), Compare: true})
-		w.must(err)
+		must(w.PlanOverrides(ctx, viewer, OverridesImport{Set: setOf("p k=1/1m"), Compare: true}))
 		_, err = w.ImportOverrides(ctx, w.admin, OverridesImport{Set: setOf("p k=1/1m"), Compare: true})
 		wantFault(t, "compare", err, "compare")
 		_, err = w.ImportOverrides(ctx, w.admin, OverridesImport{Missing: "x"})
@@ -201,8 +196,7 @@ func TestExportedOverridesAreImported(t *testing.T) {
 			w.create(byUser(name))
 		}
 		set := setOf("p a\"\\\n<=1/1m", "p b=2/1m until "+friday, "q a*=3/1m")
-		_, err := w.ImportOverrides(t.Context(), w.admin, OverridesImport{Set: set})
-		w.must(err)
+		must(w.ImportOverrides(t.Context(), w.admin, OverridesImport{Set: set}))
 
 		var out bytes.Buffer
 		w.must(w.ExportOverrides(t.Context(), w.admin, "", &out))

@@ -55,8 +55,7 @@ func TestOverview(t *testing.T) {
 			{viewer, TrafficQuery{Last: time.Hour, Policy: "p"}, "a/:12-2 ", "a/strict:6-1 a/=x:1-1 a/busy:12-0 ", 1},
 			{nobody, TrafficQuery{Last: time.Hour}, "", "", 0},
 		} {
-			o, err := w.Overview(ctx, row.who, row.q)
-			w.must(err)
+			o := must(w.Overview(ctx, row.who, row.q))
 			if told(o.Apps) != row.apps || told(o.Policies) != row.policies || len(o.Changes) != row.changes ||
 				o.TooMany || o.MoreChanges {
 				t.Errorf("%s, %+v: %s, %s, %+v", row.who.user, row.q, told(o.Apps), told(o.Policies), o.Changes)
@@ -73,8 +72,7 @@ func TestOverview(t *testing.T) {
 			}
 		}
 
-		_, err := w.Overview(ctx, viewer, TrafficQuery{App: "b"})
-		wantErr(t, "of another application", err, ErrNotFound)
+		wantErr(t, "of another application", errOf(w.Overview(ctx, viewer, TrafficQuery{App: "b"})), ErrNotFound)
 	})
 }
 
@@ -99,8 +97,7 @@ func TestOverviewIsBounded(t *testing.T) {
 	}))
 
 	ask := func(app string) Overview {
-		o, err := w.Overview(ctx, w.admin, TrafficQuery{App: app})
-		w.must(err)
+		o := must(w.Overview(ctx, w.admin, TrafficQuery{App: app}))
 		return o
 	}
 

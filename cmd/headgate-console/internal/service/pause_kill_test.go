@@ -59,8 +59,7 @@ func runCalendar(url string) error {
 // made returns how many of the policies are back after their pause.
 func (w *world) made(n int) (made int) {
 	w.t.Helper()
-	list, err := w.PoliciesOf(w.t.Context(), w.admin, "a")
-	w.must(err)
+	list := must(w.PoliciesOf(w.t.Context(), w.admin, "a"))
 	if len(list) != n {
 		w.t.Fatalf("there are %d policies, want %d", len(list), n)
 	}
@@ -82,8 +81,7 @@ func (w *world) killAt(n, target int) int {
 	cmd.Stderr = os.Stderr
 
 	// The pipe is held open as long as the test lives: the other process ends with it.
-	input, err := cmd.StdinPipe()
-	w.must(err)
+	input := must(cmd.StdinPipe())
 	defer input.Close()
 	w.must(cmd.Start())
 

@@ -16,8 +16,7 @@ import (
 // pause pauses the current version of a policy.
 func (w *world) pause(a Actor, name string, mode policy.Mode, span time.Duration) policy.Policy {
 	w.t.Helper()
-	p, err := w.PausePolicy(w.t.Context(), a, name, w.current(name).Version, mode, span)
-	w.must(err)
+	p := must(w.PausePolicy(w.t.Context(), a, name, w.current(name).Version, mode, span))
 	return p
 }
 
@@ -29,8 +28,7 @@ func (w *world) run() {
 
 func (w *world) current(name string) policy.Policy {
 	w.t.Helper()
-	p, err := w.Policy(w.t.Context(), w.admin, name)
-	w.must(err)
+	p := must(w.Policy(w.t.Context(), w.admin, name))
 	return p
 }
 
@@ -39,8 +37,7 @@ func (w *world) edit(name string, change func(*policy.Policy)) {
 	w.t.Helper()
 	p := w.current(name)
 	change(&p)
-	_, err := w.UpdatePolicy(w.t.Context(), w.admin, p)
-	w.must(err)
+	must(w.UpdatePolicy(w.t.Context(), w.admin, p))
 }
 
 // published returns the version of the policies that is to be published.
@@ -145,14 +142,12 @@ func TestPauseEndsWithAChangeOfTheMode(t *testing.T) {
 			w.edit("p", func(p *policy.Policy) { p.Mode = policy.Shadow })
 		},
 		"an undo": func(w *world) {
-			_, err := w.Undo(w.t.Context(), w.admin, "p", 2)
-			w.must(err)
+			must(w.Undo(w.t.Context(), w.admin, "p", 2))
 			w.edit("p", func(p *policy.Policy) { p.Mode = policy.Off })
 		},
 		"deleted and restored": func(w *world) {
 			w.must(w.DeletePolicy(w.t.Context(), w.admin, "p", 2))
-			_, err := w.Rollback(w.t.Context(), w.admin, "p", 2, 3)
-			w.must(err)
+			must(w.Rollback(w.t.Context(), w.admin, "p", 2, 3))
 		},
 		"another policy of the name": func(w *world) {
 			w.must(w.DeletePolicy(w.t.Context(), w.admin, "p", 2))
@@ -163,8 +158,7 @@ func TestPauseEndsWithAChangeOfTheMode(t *testing.T) {
 		"an import": func(w *world) {
 			p := sample("p", "a")
 			p.Mode = policy.Off
-			_, err := w.Import(w.t.Context(), w.admin, importOf(w.t, p))
-			w.must(err)
+			must(w.Import(w.t.Context(), w.admin, importOf(w.t, p)))
 		},
 		"canceled": func(w *world) { w.must(w.CancelPause(w.t.Context(), w.admin, "p")) },
 	} {
@@ -190,8 +184,7 @@ func TestPauseEndsWithAChangeOfTheMode(t *testing.T) {
 // proxied returns an actor of a user whom a proxy has signed in.
 func (w *world) proxied(name string) Actor {
 	w.t.Helper()
-	a, err := w.AuthenticateByProxy(w.t.Context(), name, Meta{})
-	w.must(err)
+	a := must(w.AuthenticateByProxy(w.t.Context(), name, Meta{}))
 	return a
 }
 
@@ -238,8 +231,7 @@ func TestPauseHasThePermissionsOfItsEnd(t *testing.T) {
 		"an owner who leaves and returns": {owner, []step{role(NoRole), role(Owner)}, ""},
 		"an owner who is disabled":        {owner, []step{disable}, "the user x is disabled"},
 		"an owner with a new password": {owner, []step{func(w *world) {
-			_, err := w.ResetPassword(w.t.Context(), w.admin, "x")
-			w.must(err)
+			must(w.ResetPassword(w.t.Context(), w.admin, "x"))
 		}}, "x has to change the password first"},
 		"an owner of both applications":         {owner, []step{move}, ""},
 		"an administrator":                      {admin, nil, ""},
@@ -257,8 +249,7 @@ func TestPauseHasThePermissionsOfItsEnd(t *testing.T) {
 			_, secret, err := w.CreateToken(w.t.Context(), owner(w),
 				TokenDraft{Label: "x", Scope: Write, Life: time.Hour})
 			w.must(err)
-			a, err := w.AuthenticateToken(w.t.Context(), secret, Meta{})
-			w.must(err)
+			a := must(w.AuthenticateToken(w.t.Context(), secret, Meta{}))
 			return a
 		}, nil, "the token by which it was paused has ended"},
 
@@ -344,13 +335,11 @@ func TestPauseRefusesWhatItCannotKeep(t *testing.T) {
 			{policy.Off, -time.Hour, "for"},
 			{policy.Off, MaxPause + 1, "for"},
 		} {
-			_, err := w.PausePolicy(ctx, w.admin, "p", 1, c.mode, c.span)
-			wantFault(t, fmt.Sprint(c), err, c.field)
+			wantFault(t, fmt.Sprint(c), errOf(w.PausePolicy(ctx, w.admin, "p", 1, c.mode, c.span)), c.field)
 		}
 		_, err := w.PausePolicy(ctx, w.admin, "p", 7, policy.Off, time.Hour)
 		wantConflict(t, "a stale version", err, 7, 1)
-		_, err = w.PausePolicy(ctx, w.admin, "none", 1, policy.Off, time.Hour)
-		wantErr(t, "no policy", err, ErrNotFound)
+		wantErr(t, "no policy", errOf(w.PausePolicy(ctx, w.admin, "none", 1, policy.Off, time.Hour)), ErrNotFound)
 		if p := w.current("p"); p.Version != 1 {
 			t.Errorf("%+v", p)
 		}
@@ -358,8 +347,7 @@ func TestPauseRefusesWhatItCannotKeep(t *testing.T) {
 
 		// A second pause would go back to the mode of the first.
 		w.pause(w.admin, "p", policy.Shadow, MaxPause)
-		_, err = w.PausePolicy(ctx, w.admin, "p", 2, policy.Off, time.Hour)
-		wantFault(t, "paused already", err, "")
+		wantFault(t, "paused already", errOf(w.PausePolicy(ctx, w.admin, "p", 2, policy.Off, time.Hour)), "")
 
 		w.must(w.CancelPause(ctx, w.admin, "p"))
 		_, err = w.PausePolicy(ctx, w.admin, "p", 2, policy.Shadow, time.Hour)

@@ -90,8 +90,7 @@ func TestUpdatePolicyUnchangedChangesNothing(t *testing.T) {
 		// To save what is there makes no version, publishes nothing and is not in the audit log.
 		before, _, _, err := w.Outbox().Pending(t.Context())
 		w.must(err)
-		again, err := w.UpdatePolicy(t.Context(), w.admin, saved)
-		w.must(err)
+		again := must(w.UpdatePolicy(t.Context(), w.admin, saved))
 		if !reflect.DeepEqual(again, saved) {
 			t.Errorf("%+v, want %+v", again, saved)
 		}
@@ -126,12 +125,11 @@ func TestConflictHasBothVersions(t *testing.T) {
 
 		second := first
 		second.Description = "second"
-		second, err := w.UpdatePolicy(ctx, w.admin, second)
-		w.must(err)
+		second = must(w.UpdatePolicy(ctx, w.admin, second))
 
 		mine := first
 		mine.Description = "mine"
-		_, err = w.UpdatePolicy(ctx, w.admin, mine)
+		_, err := w.UpdatePolicy(ctx, w.admin, mine)
 		c := wantConflict(t, "a stale update", err, 1, 2)
 		if c.Mine.Description != "mine" || c.Theirs.Description != "second" || c.Deleted {
 			t.Errorf("the conflict is %+v", c)
@@ -154,8 +152,7 @@ func TestConflictHasBothVersions(t *testing.T) {
 		}
 
 		second.Version = 3
-		_, err = w.UpdatePolicy(ctx, w.admin, second)
-		wantErr(t, "an update of nothing", err, ErrNotFound)
+		wantErr(t, "an update of nothing", errOf(w.UpdatePolicy(ctx, w.admin, second)), ErrNotFound)
 
 		// Versions go on where the policy of the name ended, so that no old page fits the new one.
 		if again := w.create(sample("p", "a")); again.Version != 4 {
@@ -202,8 +199,7 @@ func TestUpdatePolicyOneEditorWinsEachVersion(t *testing.T) {
 				t.Fatalf("%d editors won version %d, want 1", len(winners), p.Version)
 			}
 
-			now, err := w.Policy(t.Context(), w.admin, "p")
-			w.must(err)
+			now := must(w.Policy(t.Context(), w.admin, "p"))
 			if now.Description != winners[0].Description || now.Version != p.Version+1 {
 				t.Fatalf("%+v is there, and %+v won", now, winners[0])
 			}
@@ -216,8 +212,7 @@ func TestUpdatePolicyOneEditorWinsEachVersion(t *testing.T) {
 			t.Errorf("%d updates in the audit log, want %d", n, rounds)
 		}
 
-		list, err := w.History(t.Context(), w.admin, "p", 0, 0)
-		w.must(err)
+		list := must(w.History(t.Context(), w.admin, "p", 0, 0))
 		if len(list) != rounds+1 {
 			t.Errorf("%d revisions, want %d", len(list), rounds+1)
 		}

@@ -34,9 +34,8 @@ func TestCreatePolicyProbesOfNamesAreInTheAuditLog(t *testing.T) {
 	w := newWorld(t, sqliteURL(t))
 	w.create(sample("secret", "b"))
 	owner := w.person("owner", map[string]Role{"a": Owner})
-	_, err := w.CreatePolicy(t.Context(), owner, sample("secret", "a"))
-	wantFault(t, "a taken name", err, "name")
-	_, err = w.PlanImport(t.Context(), owner, importOf(t, sample("secret", "a")))
+	wantFault(t, "a taken name", errOf(w.CreatePolicy(t.Context(), owner, sample("secret", "a"))), "name")
+	_, err := w.PlanImport(t.Context(), owner, importOf(t, sample("secret", "a")))
 	wantFault(t, "a taken name in an import", err, "name")
 	list := w.entries(AuditQuery{Actor: "owner", Outcome: Refused})
 	if len(list) != 2 || list[0].Action != "policy.import" || list[1].Object != "policy:secret" {

@@ -30,8 +30,7 @@ func (w *world) record(app string, refused map[string]int64) {
 // comesFirst checks which policy an actor is told to have refused most.
 func (w *world) comesFirst(when string, a Actor, want string) {
 	w.t.Helper()
-	page, err := w.Policies(w.t.Context(), a, Query{Sort: "-refused"})
-	w.must(err)
+	page := must(w.Policies(w.t.Context(), a, Query{Sort: "-refused"}))
 	if got := page.Policies[0].Name; got != want {
 		w.t.Errorf("%s: %s comes first, want %s", when, got, want)
 	}
@@ -131,8 +130,7 @@ func TestAddUpIsForPages(t *testing.T) {
 		w.must(w.DeletePolicy(ctx, w.admin, "two", 1))
 		added("after a deletion", 1)
 
-		_, err := w.Rollback(ctx, w.admin, "two", 1, 2)
-		w.must(err)
+		must(w.Rollback(ctx, w.admin, "two", 1, 2))
 		added("after a restoration", 1)
 		w.comesFirst("after a restoration", w.admin, "two")
 	})

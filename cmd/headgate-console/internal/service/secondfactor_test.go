@@ -18,8 +18,7 @@ import (
 // codeAt returns the code of a secret some time from now.
 func (w *world) codeAt(secret string, later time.Duration) string {
 	w.t.Helper()
-	code, err := totp.GenerateCode(secret, w.clock.now().Add(later))
-	w.must(err)
+	code := must(totp.GenerateCode(secret, w.clock.now().Add(later)))
 	return code
 }
 
@@ -29,10 +28,8 @@ const step = 30 * time.Second
 // enrol gives the actor a second factor, and goes on to the next time step.
 func (w *world) enrol(a Actor, password string) (secret string, recovery []string) {
 	w.t.Helper()
-	setup, err := w.BeginSecondFactor(w.t.Context(), a, password)
-	w.must(err)
-	recovery, err = w.ConfirmSecondFactor(w.t.Context(), a, w.codeAt(setup.Secret, 0))
-	w.must(err)
+	setup := must(w.BeginSecondFactor(w.t.Context(), a, password))
+	recovery = must(w.ConfirmSecondFactor(w.t.Context(), a, w.codeAt(setup.Secret, 0)))
 	w.clock.pass(step)
 	return setup.Secret, recovery
 }
@@ -40,8 +37,7 @@ func (w *world) enrol(a Actor, password string) (secret string, recovery []strin
 // pending logs in with a password, and returns the log-in that waits for a code.
 func (w *world) pending(user string, m Meta) string {
 	w.t.Helper()
-	s, err := w.Login(w.t.Context(), user, userPassword, m)
-	w.must(err)
+	s := must(w.Login(w.t.Context(), user, userPassword, m))
 	if s.Token != "" || s.Device != "" || s.Pending == "" {
 		w.t.Fatalf("the log-in without a code is %+v", s)
 	}
@@ -54,11 +50,9 @@ func TestSecondFactorIsAskedForAfterThePassword(t *testing.T) {
 		x := w.person("x", nil)
 
 		// A session that began with the password alone, before there was a second factor.
-		other, err := w.Login(ctx, "x", userPassword, Meta{})
-		w.must(err)
+		other := must(w.Login(ctx, "x", userPassword, Meta{}))
 
-		setup, err := w.BeginSecondFactor(ctx, x, userPassword)
-		w.must(err)
+		setup := must(w.BeginSecondFactor(ctx, x, userPassword))
 
 		// Until a code has confirmed the secret, the user could not give one: the password is
 		// enough.
@@ -69,14 +63,13 @@ func TestSecondFactorIsAskedForAfterThePassword(t *testing.T) {
 			t.Errorf("a wrong code confirms: %v", err)
 		}
 
-		recovery, err := w.ConfirmSecondFactor(ctx, x, w.codeAt(setup.Secret, 0))
-		w.must(err)
+		recovery := must(w.ConfirmSecondFactor(ctx, x, w.codeAt(setup.Secret, 0)))
 		if len(recovery) != 10 {
 			t.Errorf("there are %d recovery codes, want 10", len(recovery))
 		}
 
 		// From now on a password alone is not enough, also for those who are inside already.
-		_, err = w.Authenticate(ctx, other.Token, Meta{})
+		_, err := w.Authenticate(ctx, other.Token, Meta{})
 		wantErr(t, "a session that began without a code", err, ErrNotLoggedIn)
 
 		state, err := w.SecondFactor(ctx, x)
@@ -100,20 +93,17 @@ func (w *world) useFactor(secret string) {
 	t.Helper()
 
 	p := w.pending("x", Meta{})
-	_, err := w.Authenticate(ctx, p, Meta{})
-	wantErr(t, "a pending log-in as a session", err, ErrNotLoggedIn)
+	wantErr(t, "a pending log-in as a session", errOf(w.Authenticate(ctx, p, Meta{})), ErrNotLoggedIn)
 
-	_, err = w.LoginCode(ctx, p, w.codeAt(secret, 0), Meta{})
-	wantErr(t, "the code that confirmed", err, ErrCredentials)
+	wantErr(t, "the code that confirmed", errOf(w.LoginCode(ctx, p, w.codeAt(secret, 0), Meta{})), ErrCredentials)
 
 	// The code of the next step is right, for clocks that differ.
-	s, err := w.LoginCode(ctx, p, w.codeAt(secret, step), Meta{})
-	w.must(err)
+	s := must(w.LoginCode(ctx, p, w.codeAt(secret, step), Meta{}))
 	if _, err := w.Authenticate(ctx, s.Token, Meta{}); err != nil || s.Device == "" || s.Recovered || s.Pending != "" {
 		t.Errorf("the session is %+v %v", s, err)
 	}
 
-	_, err = w.LoginCode(ctx, p, w.codeAt(secret, 2*step), Meta{})
+	_, err := w.LoginCode(ctx, p, w.codeAt(secret, 2*step), Meta{})
 	wantErr(t, "a pending log-in that was used", err, ErrNotLoggedIn)
 
 	var got []string
@@ -153,8 +143,7 @@ func TestSecondFactorCodesOfOneStepAround(t *testing.T) {
 	// A code makes those of earlier steps void, so that one that was seen cannot be used
 	// afterwards.
 	for _, later := range []time.Duration{-step, 0, step} {
-		_, err := w.LoginCode(ctx, w.pending("x", Meta{}), w.codeAt(secret, later), Meta{})
-		w.must(err)
+		must(w.LoginCode(ctx, w.pending("x", Meta{}), w.codeAt(secret, later), Meta{}))
 		for _, again := range []time.Duration{-step, 0, step} {
 			if again <= later {
 				wrong(fmt.Sprint("after that of ", later), again)
@@ -169,9 +158,8 @@ func TestSecondFactorAcceptsWhatPeopleType(t *testing.T) {
 
 	// Applications show codes in groups, and people copy recovery codes from paper.
 	code := w.codeAt(secret, 0)
-	_, err := w.LoginCode(t.Context(), w.pending("x", Meta{}), " "+code[:3]+" "+code[3:], Meta{})
-	w.must(err)
-	_, err = w.LoginCode(t.Context(), w.pending("x", Meta{}),
+	must(w.LoginCode(t.Context(), w.pending("x", Meta{}), " "+code[:3]+" "+code[3:], Meta{}))
+	_, err := w.LoginCode(t.Context(), w.pending("x", Meta{}),
 		strings.ToUpper(strings.ReplaceAll(recovery[3], "-", " ")), Meta{})
 	w.must(err)
 	p := w.pending("x", Meta{})
@@ -216,17 +204,14 @@ func TestRecoveryCodesWorkOnce(t *testing.T) {
 		}
 
 		// A code of the device is as good as one of the recovery codes, and none is used twice.
-		again, err := w.RenewRecoveryCodes(ctx, x, userPassword, w.codeAt(secret, 0))
-		w.must(err)
+		again := must(w.RenewRecoveryCodes(ctx, x, userPassword, w.codeAt(secret, 0)))
 		_, err = w.LoginCode(ctx, w.pending("x", Meta{}), w.codeAt(secret, 0), Meta{Address: "192.0.2.7:1"})
 		wantErr(t, "the code that renewed", err, ErrCredentials)
-		fresh, err := w.RenewRecoveryCodes(ctx, x, userPassword, again[0])
-		w.must(err)
+		fresh := must(w.RenewRecoveryCodes(ctx, x, userPassword, again[0]))
 		_, err = w.LoginCode(ctx, w.pending("x", Meta{}), recovery[1], Meta{})
 		wantErr(t, "an old code after new ones", err, ErrCredentials)
 
-		_, err = w.LoginCode(ctx, w.pending("x", Meta{}), fresh[1], Meta{})
-		w.must(err)
+		must(w.LoginCode(ctx, w.pending("x", Meta{}), fresh[1], Meta{}))
 
 		if state, err := w.SecondFactor(ctx, x); err != nil || state.RecoveryCodes != 9 {
 			t.Errorf("%+v %v", state, err)
@@ -303,8 +288,7 @@ func TestPendingLoginEnds(t *testing.T) {
 		// The recovery code would be right, so what is refused is the log-in.
 		try := func(p, what string) {
 			t.Helper()
-			_, err := w.LoginCode(ctx, p, recovery[9], Meta{})
-			wantErr(t, what, err, ErrNotLoggedIn)
+			wantErr(t, what, errOf(w.LoginCode(ctx, p, recovery[9], Meta{})), ErrNotLoggedIn)
 		}
 
 		try("", "no log-in")
@@ -317,8 +301,7 @@ func TestPendingLoginEnds(t *testing.T) {
 
 		last := w.pending("x", Meta{})
 		w.clock.pass(PendingLife - time.Microsecond)
-		_, err := w.LoginCode(ctx, last, recovery[0], Meta{})
-		w.must(err)
+		must(w.LoginCode(ctx, last, recovery[0], Meta{}))
 
 		// It ends with the user being disabled, and does not come back when they are enabled.
 		p = w.pending("x", Meta{})
@@ -328,8 +311,7 @@ func TestPendingLoginEnds(t *testing.T) {
 		try(p, "a user who was disabled")
 
 		w.must(w.db.Update(ctx, func(tx *store.Tx) error { // a log-in that overtook a new password
-			u, err := tx.User("x")
-			w.must(err)
+			u := must(tx.User("x"))
 			late := w.clock.now().Add(PendingLife).UnixMicro()
 			return tx.InsertPendingLogin(store.PendingLogin{Hash: auth.Digest("late"), User: "x",
 				PasswordAt: u.PasswordAt - 1, ExpiresAt: late})
@@ -338,8 +320,7 @@ func TestPendingLoginEnds(t *testing.T) {
 
 		// A new password ends it, as it was begun with the old one.
 		p = w.pending("x", Meta{})
-		oneTime, err := w.ResetPassword(ctx, w.admin, "x")
-		w.must(err)
+		oneTime := must(w.ResetPassword(ctx, w.admin, "x"))
 		try(p, "an old password")
 
 		s, err := w.Login(ctx, "x", oneTime, Meta{})
@@ -373,8 +354,7 @@ func TestWrongCodesAreLimited(t *testing.T) {
 	secret, recovery := w.enrol(w.person("x", nil), userPassword)
 
 	// The browser in which the user has logged in with a code is known.
-	known, err := w.LoginCode(ctx, w.pending("x", Meta{}), w.codeAt(secret, 0), Meta{})
-	w.must(err)
+	known := must(w.LoginCode(ctx, w.pending("x", Meta{}), w.codeAt(secret, 0), Meta{}))
 	w.clock.pass(step)
 
 	p := w.pending("x", Meta{})
@@ -416,7 +396,7 @@ func TestWrongCodesAreLimited(t *testing.T) {
 
 	w.person("y", nil) // whose limit is another
 	w.enrol(w.actor(must(w.Login(ctx, "y", userPassword, Meta{}))), userPassword)
-	_, err = w.LoginCode(ctx, w.pending("y", Meta{}), "000000", Meta{Address: "203.0.113.2:1"})
+	_, err := w.LoginCode(ctx, w.pending("y", Meta{}), "000000", Meta{Address: "203.0.113.2:1"})
 	wantErr(t, "a wrong code of another user", err, ErrCredentials)
 }
 
@@ -435,9 +415,9 @@ func TestWrongCodesOfASessionAreLimited(t *testing.T) {
 	}
 	guess := []func(i int) error{
 		func(i int) error { return w.DisableSecondFactor(ctx, at(i), userPassword, "000000") },
-		func(i int) error { return second(w.RenewRecoveryCodes(ctx, at(i), userPassword, "000000")) },
+		func(i int) error { return errOf(w.RenewRecoveryCodes(ctx, at(i), userPassword, "000000")) },
 		func(i int) error {
-			return second(w.LoginCode(ctx, w.pending("x", Meta{}), "000000", at(i).meta))
+			return errOf(w.LoginCode(ctx, w.pending("x", Meta{}), "000000", at(i).meta))
 		},
 	}
 
@@ -476,8 +456,7 @@ func TestSecondFactorForgetsBrowsersBefore(t *testing.T) {
 		before := must(w.Login(ctx, "x", userPassword, Meta{Address: "192.0.2.9:1"})).Device
 
 		session := must(w.Login(ctx, "x", userPassword, Meta{}))
-		x, err := w.Authenticate(ctx, session.Token, Meta{Device: session.Device})
-		w.must(err)
+		x := must(w.Authenticate(ctx, session.Token, Meta{Device: session.Device}))
 
 		secret, _ := w.enrol(x, userPassword)
 		if n := w.count("devices"); n != 2 { // that of the administrator and that of the session
@@ -501,16 +480,8 @@ func TestSecondFactorForgetsBrowsersBefore(t *testing.T) {
 		}
 
 		// The browser of the set-up is still known, and its limit is its own.
-		_, err = w.LoginCode(ctx, p, w.codeAt(secret, 0), Meta{Device: session.Device})
-		w.must(err)
+		must(w.LoginCode(ctx, p, w.codeAt(secret, 0), Meta{Device: session.Device}))
 	})
-}
-
-func must(s Session, err error) Session {
-	if err != nil {
-		panic(err)
-	}
-	return s
 }
 
 func TestSecondFactorNeedsThePassword(t *testing.T) {
@@ -518,15 +489,13 @@ func TestSecondFactorNeedsThePassword(t *testing.T) {
 		ctx := t.Context()
 		x := w.person("x", nil)
 
-		_, err := w.BeginSecondFactor(ctx, x, "wrong")
-		wantErr(t, "to begin with a wrong password", err, ErrCredentials)
+		wantErr(t, "to begin with a wrong password", errOf(w.BeginSecondFactor(ctx, x, "wrong")), ErrCredentials)
 		wantErr(t, "to turn off what is not on", w.DisableSecondFactor(ctx, x, userPassword, "000000"), ErrNotFound)
-		_, err = w.RenewRecoveryCodes(ctx, x, userPassword, "000000")
+		_, err := w.RenewRecoveryCodes(ctx, x, userPassword, "000000")
 		wantErr(t, "recovery codes without a factor", err, ErrNotFound)
 
 		secret, recovery := w.enrol(x, userPassword)
-		_, err = w.BeginSecondFactor(ctx, x, userPassword)
-		wantFault(t, "a second one", err, "")
+		wantFault(t, "a second one", errOf(w.BeginSecondFactor(ctx, x, userPassword)), "")
 		err = w.DisableSecondFactor(ctx, x, "wrong", recovery[0])
 		wantErr(t, "to turn it off with a wrong password", err, ErrCredentials)
 
@@ -567,19 +536,16 @@ func TestSecondFactorSetupIsOfOneSession(t *testing.T) {
 	other := w.actor(must(w.Login(ctx, "x", userPassword, Meta{})))
 
 	// A second beginning replaces the first secret.
-	first, err := w.BeginSecondFactor(ctx, x, userPassword)
-	w.must(err)
-	second, err := w.BeginSecondFactor(ctx, x, userPassword)
-	w.must(err)
+	first := must(w.BeginSecondFactor(ctx, x, userPassword))
+	second := must(w.BeginSecondFactor(ctx, x, userPassword))
 
 	if got, err := w.SecondFactorSetup(ctx, x); err != nil || got != second || got == first {
 		t.Errorf("the set-up is %+v %v, want %+v", got, err, second)
 	}
 
 	// Another session of the user neither sees the secret nor confirms it.
-	_, err = w.SecondFactorSetup(ctx, other)
-	wantErr(t, "the set-up of another session", err, ErrNotFound)
-	_, err = w.ConfirmSecondFactor(ctx, other, w.codeAt(second.Secret, 0))
+	wantErr(t, "the set-up of another session", errOf(w.SecondFactorSetup(ctx, other)), ErrNotFound)
+	_, err := w.ConfirmSecondFactor(ctx, other, w.codeAt(second.Secret, 0))
 	wantErr(t, "to confirm in another session", err, ErrNotFound)
 
 	_, err = w.ConfirmSecondFactor(ctx, x, w.codeAt(first.Secret, 0))
@@ -617,8 +583,7 @@ func TestAdministratorRemovesSecondFactorOfAnother(t *testing.T) {
 			t.Errorf("%d sessions stay", n)
 		}
 
-		list, err := w.Users(ctx, w.admin)
-		w.must(err)
+		list := must(w.Users(ctx, w.admin))
 		for _, u := range list {
 			if u.SecondFactor {
 				t.Errorf("%s has a second factor", u.Name)
@@ -640,14 +605,12 @@ func (w *world) countSessions(user string) (n int) {
 func TestRecoverClearsTheSecondFactor(t *testing.T) {
 	everyEngine(t, func(t *testing.T, w *world) {
 		w.enrol(w.admin, adminPassword)
-		s, err := w.Login(t.Context(), FirstUser, adminPassword, Meta{})
-		w.must(err)
+		s := must(w.Login(t.Context(), FirstUser, adminPassword, Meta{}))
 
 		// Who recovers an account may have lost the device: the new password is enough, and what
 		// waits for a code ends.
-		password, err := w.Recover(t.Context(), FirstUser)
-		w.must(err)
-		_, err = w.LoginCode(t.Context(), s.Pending, "000000", Meta{})
+		password := must(w.Recover(t.Context(), FirstUser))
+		_, err := w.LoginCode(t.Context(), s.Pending, "000000", Meta{})
 		wantErr(t, "a log-in that waited", err, ErrNotLoggedIn)
 
 		if s, err = w.Login(t.Context(), FirstUser, password, Meta{}); err != nil || s.Token == "" {
@@ -667,8 +630,7 @@ func TestSecondFactorRequired(t *testing.T) {
 		token := w.token(x, Write)
 
 		who := oidc.Identity{Issuer: "https://idp.example", Subject: "1", User: "x"}
-		provided, err := w.LoginByProvider(ctx, who, x, Meta{})
-		w.must(err)
+		provided := must(w.LoginByProvider(ctx, who, x, Meta{}))
 
 		may := func(a Actor) error {
 			_, err := w.Policies(ctx, a, Query{})
@@ -685,8 +647,7 @@ func TestSecondFactorRequired(t *testing.T) {
 		w.must(may(w.admin))
 
 		// The same administrator behind a proxy may require it.
-		boss, err := w.AuthenticateByProxy(ctx, FirstUser, Meta{})
-		w.must(err)
+		boss := must(w.AuthenticateByProxy(ctx, FirstUser, Meta{}))
 
 		for _, row := range []struct {
 			requirement Requirement
@@ -702,8 +663,7 @@ func TestSecondFactorRequired(t *testing.T) {
 
 			w.must(may(token))
 			w.must(may(w.actor(provided)))
-			proxied, err := w.AuthenticateByProxy(ctx, "x", Meta{})
-			w.must(err)
+			proxied := must(w.AuthenticateByProxy(ctx, "x", Meta{}))
 			w.must(may(proxied))
 		}
 
@@ -713,9 +673,8 @@ func TestSecondFactorRequired(t *testing.T) {
 			t.Errorf("%+v %v", access, err)
 		}
 
-		wantErr(t, "a token of x", second(w.createdToken(x)), ErrSecondFactor)
-		s, err := w.ChangePassword(ctx, x, userPassword, adminPassword)
-		w.must(err)
+		wantErr(t, "a token of x", errOf(w.createdToken(x)), ErrSecondFactor)
+		s := must(w.ChangePassword(ctx, x, userPassword, adminPassword))
 
 		x = w.actor(s)
 		_, recovery := w.enrol(x, adminPassword)
@@ -733,8 +692,6 @@ func (w *world) createdToken(a Actor) (Token, error) {
 	t, _, err := w.CreateToken(w.t.Context(), a, TokenDraft{Label: "x", Scope: Read, Life: time.Hour})
 	return t, err
 }
-
-func second[T any](_ T, err error) error { return err }
 
 // The provider is responsible for a second factor of those whom it signs in.
 func TestProviderIsResponsibleForTheSecondFactor(t *testing.T) {

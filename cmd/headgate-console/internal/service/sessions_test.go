@@ -16,17 +16,14 @@ func TestProxyNamesExistingUsers(t *testing.T) {
 		w.person("owner", map[string]Role{"a": Owner})
 		w.person("gone", nil)
 		w.must(w.DisableUser(ctx, w.admin, "gone"))
-		_, err := w.CreateUser(ctx, w.admin, "new")
-		w.must(err)
+		must(w.CreateUser(ctx, w.admin, "new"))
 
 		// The name is compared as it is: a proxy that sends another one signs no user in.
 		for _, name := range []string{"", "none", "gone", "Owner", "owner ", "owner,new", "\x00", "' OR 1=1 --"} {
-			_, err := w.AuthenticateByProxy(ctx, name, Meta{})
-			wantErr(t, name, err, ErrNotLoggedIn)
+			wantErr(t, name, errOf(w.AuthenticateByProxy(ctx, name, Meta{})), ErrNotLoggedIn)
 		}
 
-		a, err := w.AuthenticateByProxy(ctx, "owner", Meta{Address: "192.0.2.9"})
-		w.must(err)
+		a := must(w.AuthenticateByProxy(ctx, "owner", Meta{Address: "192.0.2.9"}))
 
 		if _, err := w.CreatePolicy(ctx, a, sample("p", "a")); err != nil {
 			t.Error(err)
@@ -38,18 +35,16 @@ func TestProxyNamesExistingUsers(t *testing.T) {
 		}
 
 		// Who is signed in by a proxy needs no password, and cannot change it without a session.
-		newcomer, err := w.AuthenticateByProxy(ctx, "new", Meta{})
-		w.must(err)
+		newcomer := must(w.AuthenticateByProxy(ctx, "new", Meta{}))
 		if access, err := w.Access(ctx, newcomer); err != nil || access.MustChangePassword {
 			t.Errorf("the user must change the password: %+v %v", access, err)
 		}
 
-		_, err = w.ChangePassword(ctx, a, userPassword, "seven green canals")
+		_, err := w.ChangePassword(ctx, a, userPassword, "seven green canals")
 		wantErr(t, "a password change without a session", err, ErrNotLoggedIn)
 
 		w.must(w.DisableUser(ctx, w.admin, "owner"))
-		_, err = w.Policy(ctx, a, "p")
-		wantErr(t, "a user who was disabled since", err, ErrNotLoggedIn)
+		wantErr(t, "a user who was disabled since", errOf(w.Policy(ctx, a, "p")), ErrNotLoggedIn)
 	})
 }
 
@@ -70,17 +65,14 @@ func TestSessionIsNotKeptByItsPage(t *testing.T) {
 		// Each minute one page asks by itself, and a person uses the other one.
 		for range 4 {
 			w.clock.pass(time.Minute)
-			_, err := w.Authenticate(ctx, polled.Token, Meta{Poll: true})
-			w.must(err)
-			_, err = w.Authenticate(ctx, used.Token, Meta{})
-			w.must(err)
+			must(w.Authenticate(ctx, polled.Token, Meta{Poll: true}))
+			must(w.Authenticate(ctx, used.Token, Meta{}))
 		}
 
 		w.clock.pass(time.Minute)
 		_, err := w.Authenticate(ctx, polled.Token, Meta{Poll: true})
 		wantErr(t, "a page that asks by itself", err, ErrNotLoggedIn)
-		_, err = w.Authenticate(ctx, used.Token, Meta{Poll: true})
-		w.must(err)
+		must(w.Authenticate(ctx, used.Token, Meta{Poll: true}))
 	})
 }
 
@@ -91,14 +83,11 @@ func TestLogInEndsTheSessionBeforeInTheSameBrowser(t *testing.T) {
 		mine, others := w.session(FirstUser, adminPassword), w.session("x", userPassword)
 
 		// A failed attempt ends nothing.
-		_, err := w.Login(ctx, "x", "wrong", Meta{Session: mine.Token})
-		wantErr(t, "a wrong password", err, ErrCredentials)
+		wantErr(t, "a wrong password", errOf(w.Login(ctx, "x", "wrong", Meta{Session: mine.Token})), ErrCredentials)
 		w.actor(mine)
 
-		next, err := w.Login(ctx, "x", userPassword, Meta{Session: mine.Token})
-		w.must(err)
-		_, err = w.Authenticate(ctx, mine.Token, Meta{})
-		wantErr(t, "the session before", err, ErrNotLoggedIn)
+		next := must(w.Login(ctx, "x", userPassword, Meta{Session: mine.Token}))
+		wantErr(t, "the session before", errOf(w.Authenticate(ctx, mine.Token, Meta{})), ErrNotLoggedIn)
 		w.actor(next)
 		w.actor(others)
 
@@ -110,8 +99,7 @@ func TestLogInEndsTheSessionBeforeInTheSameBrowser(t *testing.T) {
 
 		// One that has ended, or that never was, is no hindrance.
 		for _, token := range []string{mine.Token, "none"} {
-			_, err := w.Login(ctx, "x", userPassword, Meta{Session: token})
-			w.must(err)
+			must(w.Login(ctx, "x", userPassword, Meta{Session: token}))
 		}
 	})
 }
@@ -119,8 +107,7 @@ func TestLogInEndsTheSessionBeforeInTheSameBrowser(t *testing.T) {
 // session logs a user in.
 func (w *world) session(user, password string) Session {
 	w.t.Helper()
-	s, err := w.Login(w.t.Context(), user, password, Meta{Address: "192.0.2.7:1"})
-	w.must(err)
+	s := must(w.Login(w.t.Context(), user, password, Meta{Address: "192.0.2.7:1"}))
 	return s
 }
 

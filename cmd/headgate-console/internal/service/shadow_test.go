@@ -27,8 +27,7 @@ func watch(w *world, mode policy.Mode) *watching {
 // at moves the clock to a time of the first day, which has to be later.
 func (w *watching) at(clock string) {
 	w.t.Helper()
-	to, err := time.Parse("15:04:05", clock)
-	w.must(err)
+	to := must(time.Parse("15:04:05", clock))
 	now := w.clock.now()
 	d := time.Date(now.Year(), now.Month(), now.Day(), to.Hour(), to.Minute(), to.Second(), 0, time.UTC).Sub(now)
 	if d < 0 {
@@ -64,8 +63,7 @@ func decisions(at time.Time, n, over int64) stats.Minute {
 // saw checks what the policy has seen, and since when.
 func (w *watching) saw(what string, since time.Time, n, over int64) {
 	w.t.Helper()
-	got, err := w.SeenInShadow(w.t.Context(), w.admin, "p")
-	w.must(err)
+	got := must(w.SeenInShadow(w.t.Context(), w.admin, "p"))
 	if !got.Since.Equal(since) || got.Counts.Total() != n || got.Over() != over {
 		w.t.Errorf("%s: %d of %d since %s, want %d of %d since %s", what, got.Over(), got.Counts.Total(), got.Since,
 			over, n, since)
@@ -147,8 +145,7 @@ func TestSeenInShadow(t *testing.T) {
 		}
 
 		v.at("12:32:30")
-		_, err := w.Rollback(t.Context(), w.admin, "p", v.p.Version, v.p.Version+1)
-		w.must(err)
+		must(w.Rollback(t.Context(), w.admin, "p", v.p.Version, v.p.Version+1))
 		v.counts("a", 8, 8)
 		v.saw("restored", onDay(12, 32, 30), 8, 8)
 	})
@@ -180,8 +177,7 @@ func TestSeenInShadowForLong(t *testing.T) {
 
 		v.at("12:03:00")
 		old.Mode = policy.Shadow
-		_, err := w.UpdatePolicy(t.Context(), w.admin, old)
-		w.must(err)
+		must(w.UpdatePolicy(t.Context(), w.admin, old))
 
 		// One digit for each: within ten minutes of the change, within its hour, and after that.
 		for _, row := range []struct {
@@ -207,12 +203,10 @@ func TestSeenInShadowForLong(t *testing.T) {
 
 			// More parts than there are, so that all rows that are too old go.
 			for range 20 {
-				pruned, err = ledger.Prune(t.Context(), w.clock.now(), pruned)
-				w.must(err)
+				pruned = must(ledger.Prune(t.Context(), w.clock.now(), pruned))
 			}
 
-			got, err := w.SeenInShadow(t.Context(), w.admin, "old")
-			w.must(err)
+			got := must(w.SeenInShadow(t.Context(), w.admin, "old"))
 			if !got.Since.Equal(row.since) || got.Counts.Total() != row.old {
 				t.Errorf("after %s the old policy has seen %d since %s, want %d since %s", row.age, got.Counts.Total(),
 					got.Since, row.old, row.since)

@@ -115,13 +115,11 @@ func TestSettingsApplyToExistingSessions(t *testing.T) {
 			t.Errorf("%+v %v", got, err)
 		}
 
-		s, err := w.Login(ctx, FirstUser, adminPassword, Meta{})
-		w.must(err)
+		s := must(w.Login(ctx, FirstUser, adminPassword, Meta{}))
 		w.clock.pass(10 * time.Minute)
-		_, err = w.Authenticate(ctx, s.Token, Meta{})
-		wantErr(t, "an idle session", err, ErrNotLoggedIn)
+		wantErr(t, "an idle session", errOf(w.Authenticate(ctx, s.Token, Meta{})), ErrNotLoggedIn)
 
-		err = w.SaveSettings(ctx, w.admin, Settings{SessionIdle: time.Second, SessionLife: 1000 * time.Hour})
+		err := w.SaveSettings(ctx, w.admin, Settings{SessionIdle: time.Second, SessionLife: 1000 * time.Hour})
 		wantFault(t, "too short", err, "session_idle")
 		wantFault(t, "too long", err, "session_life")
 	})
@@ -173,7 +171,7 @@ func TestTokenLifeOfTheSettings(t *testing.T) {
 
 		create := func(draft TokenDraft) error {
 			draft.Label, draft.Scope = "x", Read
-			return second(w.createdOf(draft))
+			return errOf(w.createdOf(draft))
 		}
 
 		// Before the settings say otherwise the bound is that of the program.
@@ -234,13 +232,11 @@ func TestNewPasswordEndsTokens(t *testing.T) {
 		w.clock.pass(time.Minute)
 
 		// A user who changes the password may keep the tokens, or end them.
-		session, err := w.ChangePassword(ctx, x, userPassword, "seven green canals")
-		w.must(err)
+		session := must(w.ChangePassword(ctx, x, userPassword, "seven green canals"))
 		if !alive(secret) {
 			t.Error("the token ended though it was to go on")
 		}
-		session, err = w.ChangePasswordAndEndTokens(ctx, w.actor(session), "seven green canals", userPassword)
-		w.must(err)
+		session = must(w.ChangePasswordAndEndTokens(ctx, w.actor(session), "seven green canals", userPassword))
 		if list := revoked(first); alive(secret) || len(list) != 1 || list[0].Actor != "x" ||
 			!strings.Contains(list[0].Before, `"job"`) {
 			t.Errorf("after the change of the password: alive %v, audited %+v", alive(secret), list)
@@ -253,8 +249,7 @@ func TestNewPasswordEndsTokens(t *testing.T) {
 
 		// A new password by an administrator ends them in any case, and those of no other user.
 		second, secret := make(w.actor(session), time.Hour)
-		_, err = w.ResetPassword(ctx, w.admin, "x")
-		w.must(err)
+		must(w.ResetPassword(ctx, w.admin, "x"))
 		if list := revoked(second); alive(secret) || len(list) != 1 || list[0].Actor != FirstUser {
 			t.Errorf("after the reset: alive %v, audited %+v", alive(secret), list)
 		}
@@ -292,8 +287,7 @@ func TestAdministratorEndsTokensOfOthers(t *testing.T) {
 			t.Errorf("the audit log has %d rows of the whole, want 1", n)
 		}
 
-		_, err = w.TokensOf(ctx, w.admin, "nobody")
-		wantErr(t, "the tokens of nobody", err, ErrNotFound)
+		wantErr(t, "the tokens of nobody", errOf(w.TokensOf(ctx, w.admin, "nobody")), ErrNotFound)
 		wantErr(t, "an end of nobody's tokens", w.EndTokens(ctx, w.admin, "nobody"), ErrNotFound)
 	})
 }

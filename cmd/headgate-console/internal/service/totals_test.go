@@ -109,9 +109,7 @@ func TestTotalsAreTheSumsOfTheMinutes(t *testing.T) {
 			}
 
 			for last, more := int64(0), true; more; more = last != 0 {
-				var err error
-				last, err = consoles[r.IntN(2)].Ledger().Prune(ctx, w.clock.now(), last)
-				w.must(err)
+				last = must(consoles[r.IntN(2)].Ledger().Prune(ctx, w.clock.now(), last))
 			}
 
 			for range 8 {
@@ -157,8 +155,7 @@ func checkTotals(t *testing.T, w *world, s *Service, facts truth, r *rand.Rand, 
 	want := facts.in(span)
 	what := fmt.Sprintf("round %d, %+v", round, span)
 
-	o, err := s.Overview(ctx, w.admin, q)
-	w.must(err)
+	o := must(s.Overview(ctx, w.admin, q))
 
 	got := map[string]stats.Counts{}
 	for _, sum := range o.Policies {
@@ -172,8 +169,7 @@ func checkTotals(t *testing.T, w *world, s *Service, facts truth, r *rand.Rand, 
 	// A policy by itself is asked for in another way than all beside each other.
 	for _, name := range []string{"p", "q", "r"} {
 		q.Policy = name
-		chart, err := s.Traffic(ctx, w.admin, q)
-		w.must(err)
+		chart := must(s.Traffic(ctx, w.admin, q))
 		if got[name] != want[name] || chart.Total != want[name] {
 			t.Errorf("%s: %v and %v of %s, want %v", what, got[name], chart.Total, name, want[name])
 		}
@@ -214,8 +210,7 @@ func TestTotalsAreWholeWhereRowsExpire(t *testing.T) {
 
 					from := w.clock.now().Add(-time.Duration(row.kept) * time.Minute)
 					q := TrafficQuery{App: "a", From: from, To: from.Add(row.step), Step: row.step}
-					span, err := q.span(w.clock.now())
-					w.must(err)
+					span := must(q.span(w.clock.now()))
 
 					want := facts.in(span)[""]
 					check := func(when string, s *Service) {
@@ -230,8 +225,7 @@ func TestTotalsAreWholeWhereRowsExpire(t *testing.T) {
 					check("before", w.Service)
 					for last, more := int64(0), true; more; more = last != 0 {
 						// By a clock that is ahead.
-						last, err = w.Ledger().Prune(ctx, w.clock.now().Add(time.Minute), last)
-						w.must(err)
+						last = must(w.Ledger().Prune(ctx, w.clock.now().Add(time.Minute), last))
 					}
 
 					check("after", w.Service)

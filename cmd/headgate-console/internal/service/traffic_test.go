@@ -58,8 +58,7 @@ func (w *world) sumOf(app string, from time.Time, step time.Duration) stats.Coun
 	ctx := w.t.Context()
 
 	q := TrafficQuery{App: app, From: from, Step: step}
-	chart, err := w.Traffic(ctx, w.admin, q)
-	w.must(err)
+	chart := must(w.Traffic(ctx, w.admin, q))
 
 	var points stats.Counts
 	for i, p := range chart.Points {
@@ -76,16 +75,14 @@ func (w *world) sumOf(app string, from time.Time, step time.Duration) stats.Coun
 	// The sums by application and the overview are asked for in other ways, and must not count
 	// otherwise.
 	if app != "" {
-		list, err := w.TrafficByApp(ctx, w.admin, q)
-		w.must(err)
+		list := must(w.TrafficByApp(ctx, w.admin, q))
 		for _, s := range list {
 			if s.App == app && s.Counts != chart.Total {
 				w.t.Errorf("the sum of %s by application is %v, and the chart's %v", app, s.Counts, chart.Total)
 			}
 		}
 
-		o, err := w.Overview(ctx, w.admin, q)
-		w.must(err)
+		o := must(w.Overview(ctx, w.admin, q))
 		if o.Traffic.Total != chart.Total || len(o.Apps) != 1 || o.Apps[0].Counts != chart.Total {
 			w.t.Errorf("the overview of %s has %v and %v, and the chart %v", app, o.Traffic.Total, o.Apps, chart.Total)
 		}
@@ -214,8 +211,7 @@ func TestTrafficHasTheLastMinutes(t *testing.T) {
 		for range 2 {
 			for _, step := range []time.Duration{time.Minute, 10 * time.Minute, time.Hour, 24 * time.Hour} {
 				q := TrafficQuery{App: "a", From: now.Add(-time.Hour), Step: step}
-				chart, err := w.Traffic(ctx, w.admin, q)
-				w.must(err)
+				chart := must(w.Traffic(ctx, w.admin, q))
 				if want := (stats.Counts{events.Allowed: 1500, events.Refused: 150}); chart.Total != want ||
 					chart.Lost != 15 || chart.Late {
 					t.Errorf("by %s: %v, %d lost, late: %v", step, chart.Total, chart.Lost, chart.Late)
@@ -283,8 +279,7 @@ func TestTrafficLeavesCollectedMinutesToTheDatabase(t *testing.T) {
 				want[events.Allowed] = 2
 			}
 
-			o, err := w.Overview(ctx, w.admin, TrafficQuery{App: "a"})
-			w.must(err)
+			o := must(w.Overview(ctx, w.admin, TrafficQuery{App: "a"}))
 			if o.Traffic.Total != want || o.Apps[0].Counts != want || o.Policies[0].Counts != want {
 				t.Errorf("%s: %v, %v and %v, want %v", row.what, o.Traffic.Total,
 					o.Apps[0].Counts, o.Policies[0].Counts, want)
@@ -351,17 +346,13 @@ func TestTrafficOfAppsAndPeople(t *testing.T) {
 		// alike.
 		for _, q := range []TrafficQuery{{App: "b"}, {App: "x"}, {App: "b", Policy: "p"}, {App: "no app!"},
 			{Policy: "no\npolicy"}} {
-			_, err := w.Traffic(ctx, two, q)
-			wantErr(t, fmt.Sprint(q), err, ErrNotFound)
+			wantErr(t, fmt.Sprint(q), errOf(w.Traffic(ctx, two, q)), ErrNotFound)
 
 			if q.App != "" {
-				_, err = w.TrafficByPolicy(ctx, two, q)
-				wantErr(t, fmt.Sprint(q), err, ErrNotFound)
+				wantErr(t, fmt.Sprint(q), errOf(w.TrafficByPolicy(ctx, two, q)), ErrNotFound)
 				wantErr(t, fmt.Sprint(q), w.TrafficCSV(ctx, two, q, nil), ErrNotFound)
-				_, err = w.Instances(ctx, two, q.App)
-				wantErr(t, fmt.Sprint(q), err, ErrNotFound)
-				_, err = w.Markers(ctx, two, q)
-				wantErr(t, fmt.Sprint(q), err, ErrNotFound)
+				wantErr(t, fmt.Sprint(q), errOf(w.Instances(ctx, two, q.App)), ErrNotFound)
+				wantErr(t, fmt.Sprint(q), errOf(w.Markers(ctx, two, q)), ErrNotFound)
 			}
 		}
 	})
@@ -447,8 +438,7 @@ func TestMarkersAreChangesThatTheActorSees(t *testing.T) {
 			{w.admin, TrafficQuery{From: begin.Add(time.Minute), To: begin.Add(2 * time.Minute)}, "q1create "},
 			{w.admin, TrafficQuery{From: begin.Add(-time.Hour), To: begin}, ""},
 		} {
-			list, err := w.Markers(ctx, row.who, row.q)
-			w.must(err)
+			list := must(w.Markers(ctx, row.who, row.q))
 
 			got := ""
 			for _, m := range list {
@@ -525,8 +515,7 @@ func TestTrafficCSV(t *testing.T) {
 		viewer := w.person("viewer", map[string]Role{"a": Viewer})
 		w.must(w.TrafficCSV(ctx, viewer, TrafficQuery{App: "a"}, &b))
 
-		rows, err := csv.NewReader(strings.NewReader(b.String())).ReadAll()
-		w.must(err)
+		rows := must(csv.NewReader(strings.NewReader(b.String())).ReadAll())
 
 		// Of the columns those that have something here.
 		got := ""
@@ -588,8 +577,7 @@ func (w *world) manyInCSV(viewer Actor) {
 	} {
 		var b strings.Builder
 		w.must(w.TrafficCSV(ctx, row.who, TrafficQuery{Policy: row.policy}, &b))
-		rows, err := csv.NewReader(strings.NewReader(b.String())).ReadAll()
-		w.must(err)
+		rows := must(csv.NewReader(strings.NewReader(b.String())).ReadAll())
 
 		got := ""
 		for _, r := range rows[1:] {
@@ -659,13 +647,11 @@ func TestImportRestoresAnEmptyConsole(t *testing.T) {
 		// A policy with each field, at its second version, and one of two applications.
 		p := w.create(full("p"))
 		p.Priority++
-		_, err := w.UpdatePolicy(ctx, w.admin, p)
-		w.must(err)
+		must(w.UpdatePolicy(ctx, w.admin, p))
 
 		w.create(sample("q", "b", "c"))
 		for _, format := range []Format{YAML, JSON} {
-			data, err := w.Export(ctx, w.admin, format, "")
-			w.must(err)
+			data := must(w.Export(ctx, w.admin, format, ""))
 
 			// The second console is on an engine of the same kind and has nothing, not even
 			// applications.

@@ -17,8 +17,7 @@ func TestUndoTakesBackTheNewestChange(t *testing.T) {
 
 		off := p
 		off.Mode, off.Priority = policy.Off, 9
-		_, err := w.UpdatePolicy(ctx, w.admin, off)
-		w.must(err)
+		must(w.UpdatePolicy(ctx, w.admin, off))
 
 		// The policy is as it was in every field, as a version of its own.
 		back, err := w.Undo(ctx, w.admin.Saying("too early"), "p", 2)
@@ -26,8 +25,7 @@ func TestUndoTakesBackTheNewestChange(t *testing.T) {
 			t.Fatalf("%+v %v", back, err)
 		}
 
-		r, err := w.Revision(ctx, w.admin, "p", 3)
-		w.must(err)
+		r := must(w.Revision(ctx, w.admin, "p", 3))
 		if r.Action != "undo" || r.Note != "of version 2" || r.Comment != "too early" {
 			t.Errorf("%+v", r)
 		}
@@ -54,8 +52,7 @@ func TestUndoTakesBackADeletion(t *testing.T) {
 		// created.
 		for version, mode := range []policy.Mode{policy.Off, policy.Shadow, policy.Off} {
 			p.Mode, p.Version = mode, int64(version+1)
-			_, err := w.UpdatePolicy(ctx, w.admin, p)
-			w.must(err)
+			must(w.UpdatePolicy(ctx, w.admin, p))
 		}
 
 		w.must(w.DeletePolicy(ctx, w.admin, "p", 4))
@@ -69,8 +66,7 @@ func TestUndoTakesBackADeletion(t *testing.T) {
 		if err != nil || gone.Name != "" {
 			t.Errorf("%+v %v", gone, err)
 		}
-		_, err = w.Policy(ctx, w.admin, "p")
-		wantErr(t, "the policy", err, ErrNotFound)
+		wantErr(t, "the policy", errOf(w.Policy(ctx, w.admin, "p")), ErrNotFound)
 
 		list, _, err := w.Deleted(ctx, w.admin, 1, 0)
 		if err != nil || len(list) != 1 || list[0].Version != 7 || list[0].Action != "undo" {
@@ -89,15 +85,13 @@ func TestUndoNeverTakesBackAChangeOfAnother(t *testing.T) {
 		ctx := t.Context()
 		p := w.create(sample("p", "a"))
 		p.Mode = policy.Off
-		p, err := w.UpdatePolicy(ctx, w.admin, p)
-		w.must(err)
+		p = must(w.UpdatePolicy(ctx, w.admin, p))
 
 		// Another person's edit comes after the change that is to be undone.
 		p.Priority = 3
-		_, err = w.UpdatePolicy(ctx, w.person("owner", map[string]Role{"a": Owner}), p)
-		w.must(err)
+		must(w.UpdatePolicy(ctx, w.person("owner", map[string]Role{"a": Owner}), p))
 
-		_, err = w.Undo(ctx, w.admin, "p", 2)
+		_, err := w.Undo(ctx, w.admin, "p", 2)
 		if c := wantConflict(t, "an edit", err, 2, 3); c.Mine.Mode != policy.Enforce || c.Theirs.UpdatedBy != "owner" {
 			t.Errorf("%+v", c)
 		}
@@ -112,17 +106,14 @@ func TestUndoNeverTakesBackAChangeOfAnother(t *testing.T) {
 			t.Errorf("%+v", c)
 		}
 
-		_, err = w.Rollback(ctx, w.admin, "p", 2, 4)
-		w.must(err)
+		must(w.Rollback(ctx, w.admin, "p", 2, 4))
 		_, err = w.Undo(ctx, w.admin, "p", 4)
 		wantConflict(t, "a deletion, after it was restored", err, 4, 5)
 
 		for _, version := range []int64{-1, 0, 9} {
-			_, err = w.Undo(ctx, w.admin, "p", version)
-			wantErr(t, "no such version", err, ErrNotFound)
+			wantErr(t, "no such version", errOf(w.Undo(ctx, w.admin, "p", version)), ErrNotFound)
 		}
-		_, err = w.Undo(ctx, w.admin, "never", 1)
-		wantErr(t, "an unknown policy", err, ErrNotFound)
+		wantErr(t, "an unknown policy", errOf(w.Undo(ctx, w.admin, "never", 1)), ErrNotFound)
 
 		// Nothing was written since the restoration.
 		if got := w.current("p"); got.Version != 5 {
@@ -136,9 +127,8 @@ func TestUndoNeedsThePermissionsOfTheChange(t *testing.T) {
 	ctx := t.Context()
 	p := w.create(sample("p", "b"))
 	p.Apps = []string{"a"}
-	_, err := w.UpdatePolicy(ctx, w.admin, p)
-	w.must(err)
-	_, err = w.Undo(ctx, w.person("owner", map[string]Role{"a": Owner}), "p", 2)
+	must(w.UpdatePolicy(ctx, w.admin, p))
+	_, err := w.Undo(ctx, w.person("owner", map[string]Role{"a": Owner}), "p", 2)
 	wantErr(t, "what was before is hidden", err, ErrNotFound)
 	_, err = w.Undo(ctx, w.person("halfway", map[string]Role{"a": Owner, "b": Viewer}), "p", 2)
 	wantErr(t, "what was before is not theirs", err, ErrDenied)
@@ -150,12 +140,10 @@ func TestCompareAnyTwoVersions(t *testing.T) {
 		p := w.create(sample("p", "a"))
 
 		p.Priority = 1
-		p, err := w.UpdatePolicy(ctx, w.admin, p)
-		w.must(err)
+		p = must(w.UpdatePolicy(ctx, w.admin, p))
 
 		p.Priority, p.Mode = 2, policy.Off
-		p, err = w.UpdatePolicy(ctx, w.admin, p)
-		w.must(err)
+		p = must(w.UpdatePolicy(ctx, w.admin, p))
 		w.must(w.DeletePolicy(ctx, w.admin, "p", 3))
 
 		// Version 0 is before the creation, and 4 is the deletion: both are a policy without
@@ -176,10 +164,8 @@ func TestCompareAnyTwoVersions(t *testing.T) {
 			}
 		}
 
-		_, err = w.Compare(ctx, w.admin, "p", 1, 5)
-		wantErr(t, "no such version", err, ErrNotFound)
-		_, err = w.Compare(ctx, w.person("stranger", nil), "p", 1, 2)
-		wantErr(t, "a stranger", err, ErrNotFound)
+		wantErr(t, "no such version", errOf(w.Compare(ctx, w.admin, "p", 1, 5)), ErrNotFound)
+		wantErr(t, "a stranger", errOf(w.Compare(ctx, w.person("stranger", nil), "p", 1, 2)), ErrNotFound)
 	})
 }
 
@@ -189,26 +175,21 @@ func TestCommentIsKeptWithEachChange(t *testing.T) {
 
 		// Each way to change a policy takes a comment, and the text is kept as it was typed.
 		const hostile = "<script>alert(1)</script> '; DROP TABLE policies; -- {{.}} 😀"
-		p, err := w.CreatePolicy(ctx, w.admin.Saying(hostile), sample("p", "a"))
-		w.must(err)
+		p := must(w.CreatePolicy(ctx, w.admin.Saying(hostile), sample("p", "a")))
 
 		// At the bound in bytes, with letters of two bytes.
 		p.Priority = 1
-		_, err = w.UpdatePolicy(ctx, w.admin.Saying(strings.Repeat("ä", MaxComment/2)), p)
-		w.must(err)
+		must(w.UpdatePolicy(ctx, w.admin.Saying(strings.Repeat("ä", MaxComment/2)), p))
 
 		w.clock.pass(time.Minute)
 		w.must(w.DeletePolicy(ctx, w.admin.Saying("\n gone \t"), "p", 2))
 
-		_, err = w.Rollback(ctx, w.admin.Saying("back"), "p", 1, 3)
-		w.must(err)
+		must(w.Rollback(ctx, w.admin.Saying("back"), "p", 1, 3))
 
-		_, err = w.Import(ctx, w.admin.Saying("from a file"), importOf(t, sample("q", "a")))
-		w.must(err)
+		must(w.Import(ctx, w.admin.Saying("from a file"), importOf(t, sample("q", "a"))))
 
 		// The newest comes first, and white space around a comment is not kept.
-		list, err := w.History(ctx, w.admin, "p", 0, 0)
-		w.must(err)
+		list := must(w.History(ctx, w.admin, "p", 0, 0))
 		var comments []string
 		for _, r := range list {
 			comments = append(comments, r.Comment)
@@ -223,12 +204,10 @@ func TestCommentIsKeptWithEachChange(t *testing.T) {
 
 		// A change whose comment cannot be kept is not made.
 		for _, bad := range []string{strings.Repeat("x", MaxComment+1), "a\x00b", "\xff"} {
-			_, err = w.CreatePolicy(ctx, w.admin.Saying(bad), sample("r", "a"))
-			wantFault(t, bad, err, "comment")
+			wantFault(t, bad, errOf(w.CreatePolicy(ctx, w.admin.Saying(bad), sample("r", "a"))), "comment")
 		}
 
-		_, err = w.Policy(ctx, w.admin, "r")
-		wantErr(t, "a policy with a wrong comment", err, ErrNotFound)
+		wantErr(t, "a policy with a wrong comment", errOf(w.Policy(ctx, w.admin, "r")), ErrNotFound)
 	})
 }
 
@@ -272,8 +251,7 @@ func TestUndoSwitchTakesAllBackOrNone(t *testing.T) {
 
 		// Without it they are taken back.
 		w.clock.pass(time.Second)
-		plan, err = w.SwitchPolicies(ctx, x, w.versions("one", "two"), policy.Shadow)
-		w.must(err)
+		plan = must(w.SwitchPolicies(ctx, x, w.versions("one", "two"), policy.Shadow))
 		w.clock.pass(time.Second)
 		w.must(w.UndoSwitch(ctx, x.Saying("it is over"), plan.At))
 		w.wantVersions(map[string]int64{"one": 4, "two": 5, "three": 2})
@@ -288,8 +266,7 @@ func TestUndoSwitchTakesAllBackOrNone(t *testing.T) {
 
 		// The offer is for those who may: x may not any more.
 		w.clock.pass(time.Second)
-		plan, err = w.SwitchPolicies(ctx, x, w.versions("one", "two"), policy.Enforce)
-		w.must(err)
+		plan = must(w.SwitchPolicies(ctx, x, w.versions("one", "two"), policy.Enforce))
 		w.must(w.SetRole(ctx, w.admin, "x", "a", Viewer))
 		w.wantSwitched(x, plan.At, 0)
 		wantErr(t, "a viewer", w.UndoSwitch(ctx, x, plan.At), ErrDenied)

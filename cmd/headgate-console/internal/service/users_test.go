@@ -61,12 +61,10 @@ func TestUsersAreDisabledAtOnce(t *testing.T) {
 		// Neither the session nor the token that they hold works on.
 		w.must(w.DisableUser(ctx, w.admin, "x"))
 		for _, a := range []Actor{x, token} {
-			_, err := w.Policies(ctx, a, Query{})
-			wantErr(t, "a disabled user", err, ErrNotLoggedIn)
+			wantErr(t, "a disabled user", errOf(w.Policies(ctx, a, Query{})), ErrNotLoggedIn)
 		}
 
-		_, err := w.Login(ctx, "x", userPassword, Meta{})
-		wantErr(t, "a log-in", err, ErrCredentials)
+		wantErr(t, "a log-in", errOf(w.Login(ctx, "x", userPassword, Meta{})), ErrCredentials)
 
 		// Enabled again they log in anew: the old session has ended for good.
 		w.must(w.EnableUser(ctx, w.admin, "x"))
@@ -91,8 +89,7 @@ func TestUsersListNamesAndRoles(t *testing.T) {
 
 		// Names that differ by case alone are of two people.
 		w.person("bob", nil)
-		_, err := w.CreateUser(ctx, w.admin, "bob")
-		wantFault(t, "a second bob", err, "name")
+		wantFault(t, "a second bob", errOf(w.CreateUser(ctx, w.admin, "bob")), "name")
 
 		wantFault(t, "an unknown role", w.SetRole(ctx, w.admin, "bob", "a", "king"), "role")
 		wantFault(t, "a role in no application", w.SetRole(ctx, w.admin, "bob", "x", Owner), "app")

@@ -118,10 +118,8 @@ func TestWebhookChangesAreInTheAuditLog(t *testing.T) {
 		draft.URL += "?x"
 		w.must(w.UpdateWebhook(ctx, w.admin, h.ID, draft))
 
-		second, err := w.RenewWebhookSecret(ctx, w.admin, h.ID)
-		w.must(err)
-		sent, err := w.TestWebhook(ctx, w.admin, h.ID)
-		w.must(err)
+		second := must(w.RenewWebhookSecret(ctx, w.admin, h.ID))
+		sent := must(w.TestWebhook(ctx, w.admin, h.ID))
 
 		w.must(w.EnableWebhook(ctx, w.admin, h.ID, false))
 		w.must(w.EnableWebhook(ctx, w.admin, h.ID, false)) // nothing was changed
@@ -158,12 +156,10 @@ func TestWebhookSecretsOverlapForADay(t *testing.T) {
 	// Before the renewal, right after it, twelve hours later, and when the day is over.
 	for i, want := range []int{1, 2, 2, 1} {
 		if i == 1 {
-			_, err := w.RenewWebhookSecret(t.Context(), w.admin, h.ID)
-			w.must(err)
+			must(w.RenewWebhookSecret(t.Context(), w.admin, h.ID))
 		}
 
-		_, err := w.TestWebhook(t.Context(), w.admin, h.ID)
-		w.must(err)
+		must(w.TestWebhook(t.Context(), w.admin, h.ID))
 		if got := len(strings.Fields(r.signed[i])); got != want {
 			t.Errorf("message %d has %d signatures, want %d", i, got, want)
 		}
@@ -180,8 +176,7 @@ func TestWebhookTestShowsTheError(t *testing.T) {
 	w := newWorld(t, sqliteURL(t))
 	h := w.watch("http://127.0.0.1:1/s3cret", "a")
 
-	sent, err := w.TestWebhook(t.Context(), w.admin, h.ID)
-	w.must(err)
+	sent := must(w.TestWebhook(t.Context(), w.admin, h.ID))
 	if sent.State != store.StateFailed || !strings.Contains(sent.Error, "refused") ||
 		strings.Contains(sent.Error, "s3cret") || sent.Attempts != 1 {
 		t.Errorf("%+v", sent)
@@ -194,8 +189,7 @@ func TestWebhookTestShowsTheError(t *testing.T) {
 	}
 
 	for _, id := range []string{"x", "0", "<b>", strings.Repeat("x", 1000), "' OR 1=1"} {
-		_, err := w.TestWebhook(t.Context(), w.admin, id)
-		wantErr(t, id, err, ErrNotFound)
+		wantErr(t, id, errOf(w.TestWebhook(t.Context(), w.admin, id)), ErrNotFound)
 	}
 }
 
@@ -213,17 +207,14 @@ func TestWebhookTestOfAKilledConsoleFails(t *testing.T) {
 	t.Cleanup(func() { close(ended) })
 
 	h := w.watch(hanging.URL, "a")
-	_, err := w.TestWebhook(ctx, w.admin, h.ID)
-	wantErr(t, "a test while the console ends", err, context.Canceled)
+	wantErr(t, "a test while the console ends", errOf(w.TestWebhook(ctx, w.admin, h.ID)), context.Canceled)
 
 	w.deliver()
-	_, err = w.TestWebhook(t.Context(), w.admin, h.ID)
-	wantFault(t, "another one meanwhile", err, "")
+	wantFault(t, "another one meanwhile", errOf(w.TestWebhook(t.Context(), w.admin, h.ID)), "")
 
 	w.clock.pass(claimTime)
 	w.deliver()
-	got, err := w.Webhook(t.Context(), w.admin, h.ID)
-	w.must(err)
+	got := must(w.Webhook(t.Context(), w.admin, h.ID))
 	if d := got.Deliveries[0]; len(got.Deliveries) != 1 || d.State != store.StateFailed || d.Error == "" || sent != 1 {
 		t.Errorf("%+v, sent %d times", got.Deliveries, sent)
 	}
@@ -251,20 +242,17 @@ func TestWebhookIsTestedOnceAtATime(t *testing.T) {
 	// While the receiver has not answered, no second test is sent to it.
 	<-arrived
 	for range 3 {
-		_, err := w.TestWebhook(ctx, w.admin, h.ID)
-		wantFault(t, "a second test", err, "")
+		wantFault(t, "a second test", errOf(w.TestWebhook(ctx, w.admin, h.ID)), "")
 	}
 
 	// Another webhook is tested all the same.
-	_, err := w.TestWebhook(ctx, w.admin, other.ID)
-	w.must(err)
+	must(w.TestWebhook(ctx, w.admin, other.ID))
 
 	close(answer)
 	w.must(<-first)
 
 	go func() { <-arrived }()
-	_, err = w.TestWebhook(ctx, w.admin, h.ID)
-	w.must(err)
+	must(w.TestWebhook(ctx, w.admin, h.ID))
 
 	// The first, that of the other one and the last: what was refused is no test.
 	if n := len(w.entries(AuditQuery{Action: "webhook.test", Outcome: Done})); n != 3 {
@@ -282,15 +270,13 @@ func TestWebhooksAreOfOwners(t *testing.T) {
 		all, ab, c := w.watch("http://127.0.0.1:1"), w.watch("http://127.0.0.1:1", "a", "b"),
 			w.watch("http://127.0.0.1:1", "a", "c")
 
-		list, err := w.Webhooks(ctx, owner)
-		w.must(err)
+		list := must(w.Webhooks(ctx, owner))
 		if len(list) != 1 || list[0].ID != ab.ID {
 			t.Errorf("the owner sees %+v", list)
 		}
 
 		for _, h := range []Webhook{all, c} {
-			_, err := w.Webhook(ctx, owner, h.ID)
-			wantErr(t, "another's webhook", err, ErrNotFound)
+			wantErr(t, "another's webhook", errOf(w.Webhook(ctx, owner, h.ID)), ErrNotFound)
 		}
 
 		for _, apps := range [][]string{nil, {"a", "c"}, {"none"}} {
@@ -299,8 +285,7 @@ func TestWebhooksAreOfOwners(t *testing.T) {
 		}
 
 		w.must(w.SetRole(ctx, w.admin, "owner", "b", Viewer))
-		_, err = w.Webhook(ctx, owner, ab.ID)
-		wantErr(t, "with a role less", err, ErrNotFound)
+		wantErr(t, "with a role less", errOf(w.Webhook(ctx, owner, ab.ID)), ErrNotFound)
 	})
 }
 

@@ -51,9 +51,8 @@ func TestTopIsOfOneApplication(t *testing.T) {
 	}
 
 	// An application that does not exist and one that the actor does not see are answered alike.
-	_, err := w.Top(t.Context(), w.admin, "none")
-	wantErr(t, "no application", err, ErrNotFound)
-	_, err = w.Top(t.Context(), w.person("x", map[string]Role{"b": Owner}), "a")
+	wantErr(t, "no application", errOf(w.Top(t.Context(), w.admin, "none")), ErrNotFound)
+	_, err := w.Top(t.Context(), w.person("x", map[string]Role{"b": Owner}), "a")
 	wantErr(t, "another's application", err, ErrNotFound)
 
 	away := errors.New("away")
@@ -137,15 +136,13 @@ func TestAllowKeyIsAChangeOfThePolicy(t *testing.T) {
 
 		// A key that was denied is allowed, and not denied any more.
 		x := w.person("x", map[string]Role{"a": Owner})
-		saved, err := w.AllowKey(t.Context(), x, "p", "eve", 1)
-		w.must(err)
+		saved := must(w.AllowKey(t.Context(), x, "p", "eve", 1))
 		if saved.Version != 2 || !reflect.DeepEqual(saved.Access,
 			policy.Access{Allow: policy.Callers{Keys: []string{"eve"}}}) {
 			t.Errorf("%+v", saved)
 		}
 
-		history, err := w.History(t.Context(), x, "p", 0, 0)
-		w.must(err)
+		history := must(w.History(t.Context(), x, "p", 0, 0))
 		if len(history) != 2 || history[0].Actor != "x" || history[0].Note != "a key is allowed" ||
 			history[0].Action != "update" {
 			t.Errorf("%+v", history)
@@ -157,11 +154,10 @@ func TestAllowKeyIsAChangeOfThePolicy(t *testing.T) {
 		}
 
 		// It has the conflicts of an edit.
-		_, err = w.AllowKey(t.Context(), x, "p", "bob", 1)
+		_, err := w.AllowKey(t.Context(), x, "p", "bob", 1)
 		wantConflict(t, "an old version", err, 1, 2)
 
-		_, err = w.AllowKey(t.Context(), x, "p", "a\x00\n<b>", 2)
-		w.must(err)
+		must(w.AllowKey(t.Context(), x, "p", "a\x00\n<b>", 2))
 
 		// A key that is listed already changes nothing, and makes no version.
 		again, err := w.AllowKey(t.Context(), x, "p", "eve", 3)
@@ -203,21 +199,19 @@ func TestLimitKeyIsAChangeOfThePolicy(t *testing.T) {
 		ten, twenty := core.Limit{Quota: 10, Period: time.Minute}, core.Limit{Quota: 20, Period: time.Minute}
 
 		hostile := "a\x00\n<b>: \u202e"
-		saved, err := w.LimitKey(t.Context(), x.Saying("a partner"), "p", hostile, &policy.Override{Limit: ten}, 1)
-		w.must(err)
+		saved := must(w.LimitKey(t.Context(), x.Saying("a partner"), "p", hostile, &policy.Override{Limit: ten}, 1))
 		now := time.Now()
 		if saved.Version != 2 || saved.LimitOf(hostile, now) != ten || saved.LimitOf("another", now) != p.Limit {
 			t.Errorf("%+v", saved)
 		}
 
 		// It has the conflicts of an edit.
-		_, err = w.LimitKey(t.Context(), x, "p", "bob", &policy.Override{Limit: ten}, 1)
+		_, err := w.LimitKey(t.Context(), x, "p", "bob", &policy.Override{Limit: ten}, 1)
 		wantConflict(t, "an old version", err, 1, 2)
 
 		// What is so already makes no version: neither the limit that the key has, nor none for a
 		// key without one.
-		_, err = w.LimitKey(t.Context(), x, "p", hostile, &policy.Override{Limit: twenty}, 2)
-		w.must(err)
+		must(w.LimitKey(t.Context(), x, "p", hostile, &policy.Override{Limit: twenty}, 2))
 		again, err := w.LimitKey(t.Context(), x, "p", hostile, &policy.Override{Limit: twenty}, 3)
 		if w.must(err); again.Version != 3 {
 			t.Errorf("the limit that it has: %+v", again)
@@ -251,8 +245,7 @@ func TestLimitKeyIsAChangeOfThePolicy(t *testing.T) {
 // its own, changed and took away.
 func (w *world) wantKeyChanges(x Actor) {
 	w.t.Helper()
-	history, err := w.History(w.t.Context(), x, "p", 0, 0)
-	w.must(err)
+	history := must(w.History(w.t.Context(), x, "p", 0, 0))
 	if len(history) != 4 || history[0].Note != "a key has no limit of its own any longer" ||
 		history[2].Note != "a key has a limit of its own" ||
 		history[2].Comment != "a partner" || history[2].Actor != "x" || history[2].Action != "update" {

@@ -133,6 +133,14 @@ func (w *world) another() *Service {
 	return s
 }
 
+// must returns the result of a call that cannot fail.
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
 func (w *world) must(err error) {
 	w.t.Helper()
 	if err != nil {
@@ -144,30 +152,26 @@ func (w *world) must(err error) {
 func (w *world) logIn(user, oneTime, password string) Actor {
 	w.t.Helper()
 	ctx := w.t.Context()
-	first, err := w.Login(ctx, user, oneTime, Meta{Address: "192.0.2.1:1000"})
-	w.must(err)
+	first := must(w.Login(ctx, user, oneTime, Meta{Address: "192.0.2.1:1000"}))
 
 	if !first.MustChangePassword {
 		w.t.Errorf("%s does not have to change the password", user)
 	}
 
-	second, err := w.ChangePassword(ctx, w.actor(first), oneTime, password)
-	w.must(err)
+	second := must(w.ChangePassword(ctx, w.actor(first), oneTime, password))
 	return w.actor(second)
 }
 
 func (w *world) actor(s Session) Actor {
 	w.t.Helper()
-	a, err := w.Authenticate(w.t.Context(), s.Token, Meta{Address: "192.0.2.1:1000", RequestID: "request-1"})
-	w.must(err)
+	a := must(w.Authenticate(w.t.Context(), s.Token, Meta{Address: "192.0.2.1:1000", RequestID: "request-1"}))
 	return a
 }
 
 // person adds a user with roles and returns the actor of its session.
 func (w *world) person(name string, roles map[string]Role) Actor {
 	w.t.Helper()
-	password, err := w.CreateUser(w.t.Context(), w.admin, name)
-	w.must(err)
+	password := must(w.CreateUser(w.t.Context(), w.admin, name))
 	for app, role := range roles {
 		w.must(w.SetRole(w.t.Context(), w.admin, name, app, role))
 	}
@@ -182,8 +186,7 @@ func sample(name string, apps ...string) policy.Policy {
 // create adds a policy as the administrator.
 func (w *world) create(p policy.Policy) policy.Policy {
 	w.t.Helper()
-	saved, err := w.CreatePolicy(w.t.Context(), w.admin, p)
-	w.must(err)
+	saved := must(w.CreatePolicy(w.t.Context(), w.admin, p))
 	return saved
 }
 
@@ -191,8 +194,7 @@ func (w *world) create(p policy.Policy) policy.Policy {
 func (w *world) entries(q AuditQuery) []Entry {
 	w.t.Helper()
 	q.PerPage = MaxPerPage
-	list, err := w.Audit(w.t.Context(), w.admin, q)
-	w.must(err)
+	list := must(w.Audit(w.t.Context(), w.admin, q))
 	return list
 }
 

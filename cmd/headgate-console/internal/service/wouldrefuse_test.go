@@ -57,8 +57,7 @@ func (w *world) wants(a Actor, p policy.Policy, change func(*policy.Policy), wan
 	w.t.Helper()
 	change(&p)
 	got := ""
-	answer, err := w.WouldRefuse(w.t.Context(), a, p)
-	w.must(err)
+	answer := must(w.WouldRefuse(w.t.Context(), a, p))
 	if answer != nil {
 		got = answer.Sentence()
 	}
@@ -222,8 +221,7 @@ func TestWouldRefuseOfAPart(t *testing.T) {
 		// The key changed 20 minutes ago.
 		w.clock.pass(-20 * time.Minute)
 		p.Key = "user"
-		p, err := w.UpdatePolicy(t.Context(), w.admin, p)
-		w.must(err)
+		p = must(w.UpdatePolicy(t.Context(), w.admin, p))
 		w.clock.pass(20 * time.Minute)
 		w.wants(w.admin, p, limited("50/1m fixed-window aligned"), "It would have refused between 7,000 and 7,700 of "+
 			"11,200 requests of the last 14 minutes, at least 1 caller. So far it has refused 5,600.")
