@@ -193,18 +193,10 @@ func (s *Service) tryOnce(ctx context.Context, hook store.Webhook, d *store.Deli
 func (a Alarm) claimDelivery(ctx context.Context, id string) (hook store.Webhook, d store.Delivery, err error) {
 	err = a.s.db.Update(ctx, func(t *store.Tx) error {
 		now := a.s.now()
-		if d, err = t.Delivery(id); errors.Is(err, store.ErrNotFound) {
-			return errTaken
+		if d, err = t.Delivery(id); err == nil {
+			hook, err = t.Webhook(d.Webhook)
 		}
-		if err != nil {
-			return err
-		}
-
-		if d.State != store.StateWaiting || d.NextAt > now {
-			return errTaken
-		}
-
-		if hook, err = t.Webhook(d.Webhook); errors.Is(err, store.ErrNotFound) {
+		if errors.Is(err, store.ErrNotFound) || err == nil && (d.State != store.StateWaiting || d.NextAt > now) {
 			return errTaken
 		}
 		if err != nil {

@@ -25,25 +25,19 @@ func (s *Service) LoginCode(ctx context.Context, pending, code string, m Meta) (
 	}
 	user := waits.User
 
-	// The attempt counts before the code is looked at, so that guesses in parallel count too.
-	try, err := s.attempt(ctx, user, m, auth.IsCode(code))
-	if err != nil {
-		s.auditLimited(ctx, "session.code", user, m, err)
-		return Session{}, err
-	}
-
-	session, err := s.loginCode(ctx, hash, code, m)
+	session, slowed, err := tried(ctx, s, user, m, auth.IsCode(code), func() (Session, error) {
+		return s.loginCode(ctx, hash, code, m)
+	})
+	s.auditLimited(ctx, "session.code", user, m, err)
 	if errors.Is(err, ErrCredentials) {
-		try.Failed()
 		reason := "the code is wrong"
 		if errors.Is(err, errCodeUsed) {
 			reason = "the code was used before"
 		}
-		s.auditLogin(ctx, "session.code", user, m, viaSession, reason, try.Slowed)
+		s.auditLogin(ctx, "session.code", user, m, viaSession, reason, slowed)
 		return Session{}, ErrCredentials
 	}
 
-	s.refund(ctx, try)
 	return session, asNotLoggedIn(err)
 }
 

@@ -32,13 +32,24 @@ func checkLength(key string) error {
 func (s *Service) LookUp(
 	ctx context.Context, a Actor, name, key string, peek func(context.Context, policy.Policy, string) error,
 ) error {
-	if err := checkLength(key); err != nil {
+	p, err := s.noteKey(ctx, a, lookUp, name, key, (*action).policy, keyEntry)
+	if err != nil {
 		return err
 	}
+	return peek(ctx, p, key)
+}
 
-	var p policy.Policy
-	err := s.act(ctx, a, store.CounterUsers, lookUp, policyObject(name), func(d *action) (err error) {
-		if p, err = d.policy(name); err != nil {
+// noteKey writes the text that entry returns of a key to the audit log, and returns the policy that
+// find finds as instances apply it to the key. An error of entry refuses the action.
+func (s *Service) noteKey(
+	ctx context.Context, a Actor, verb, name, key string, find func(*action, string) (policy.Policy, error),
+	entry func(policy.Policy, string) (string, error),
+) (p policy.Policy, err error) {
+	if err := checkLength(key); err != nil {
+		return p, err
+	}
+	err = s.act(ctx, a, store.CounterUsers, verb, policyObject(name), func(d *action) (err error) {
+		if p, err = find(d, name); err != nil {
 			return err
 		}
 		k, err := d.keyPolicy(p, key)
@@ -46,13 +57,14 @@ func (s *Service) LookUp(
 			return err
 		}
 		p = k.Applied
-		return d.done("", keyText(key, p))
-	})
-	if err != nil {
-		return err
-	}
 
-	return peek(ctx, p, key)
+		after, err := entry(p, key)
+		if err != nil {
+			return err
+		}
+		return d.done("", after)
+	})
+	return p, err
 }
 
 // LookUpEach is [Service.LookUp] under each policy that the actor sees and that counts selects,
@@ -126,27 +138,7 @@ func (s *Service) changeKey(
 	ctx context.Context, a Actor, verb, name, key string, entry func(policy.Policy, string) (string, error),
 	change func(context.Context, policy.Policy, string) error,
 ) error {
-	if err := checkLength(key); err != nil {
-		return err
-	}
-
-	var p policy.Policy
-	err := s.act(ctx, a, store.CounterUsers, verb, policyObject(name), func(d *action) (err error) {
-		if p, err = d.editable(name); err != nil {
-			return err
-		}
-		k, err := d.keyPolicy(p, key)
-		if err != nil {
-			return err
-		}
-		p = k.Applied
-
-		after, err := entry(p, key)
-		if err != nil {
-			return err
-		}
-		return d.done("", after)
-	})
+	p, err := s.noteKey(ctx, a, verb, name, key, (*action).editable, entry)
 	if err != nil {
 		return err
 	}
@@ -167,13 +159,9 @@ func (s *Service) changeKey(
 // under one of the policies.
 func keyText(key string, of ...policy.Policy) string {
 	if slices.ContainsFunc(of, func(p policy.Policy) bool { return holdsSecret(p.Key) }) {
-		return text(struct {
-			Digest string `json:"key_sha256"`
-		}{auth.Digest(key)})
+		return text(map[string]string{"key_sha256": auth.Digest(key)})
 	}
-	return text(struct {
-		Key string `json:"key"`
-	}{key})
+	return text(map[string]string{"key": key})
 }
 
 // holdsSecret reports whether a recipe counts by values that may be credentials.

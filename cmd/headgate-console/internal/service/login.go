@@ -38,31 +38,35 @@ type Session struct {
 func (s *Service) Login(ctx context.Context, name, password string, m Meta) (Session, error) {
 	m = m.sanitized()
 
-	// The attempt counts before the password is looked at, so that guesses in parallel count too.
-	try, err := s.attempt(ctx, name, m, false)
-	if err != nil {
-		s.auditLimited(ctx, "session.login", name, m, err)
-		return Session{}, err
-	}
-
-	session, err := s.login(ctx, name, password, m)
+	session, slowed, err := tried(ctx, s, name, m, false, func() (Session, error) { return s.login(ctx, name, password, m) })
 	if errors.Is(err, ErrCredentials) {
-		try.Failed()
 		reason := "the name or the password is wrong, or the user is disabled"
-		s.auditLogin(ctx, "session.login", name, m, viaSession, reason, try.Slowed)
-		return Session{}, err
+		s.auditLogin(ctx, "session.login", name, m, viaSession, reason, slowed)
 	}
-
-	// A right password gives back what the attempt has cost.
-	s.refund(ctx, try)
+	s.auditLimited(ctx, "session.login", name, m, err)
 	return session, err
 }
 
-// refund ends an attempt with the right password or code.
-func (s *Service) refund(ctx context.Context, try auth.Try) {
-	if err := try.Succeeded(ctx); err != nil {
-		s.logger.WarnContext(ctx, "the cost of an attempt to log in could not be refunded", "error", err)
+// tried returns what f returns in an attempt of a user, with code after the right password. The
+// attempt counts before f looks at anything, so that guesses in parallel count too. Unless the error
+// is ErrCredentials, what the attempt has cost is given back.
+func tried[T any](
+	ctx context.Context, s *Service, user string, m Meta, code bool, f func() (T, error),
+) (v T, slowed bool, err error) {
+	try, err := s.attempt(ctx, user, m, code)
+	if err != nil {
+		return v, false, err
 	}
+
+	result, err := f()
+	if errors.Is(err, ErrCredentials) {
+		try.Failed()
+		return v, try.Slowed, err
+	}
+	if failed := try.Succeeded(ctx); failed != nil {
+		s.logger.WarnContext(ctx, "the cost of an attempt to log in could not be refunded", "error", failed)
+	}
+	return result, false, err
 }
 
 // attempt begins an attempt to log in. The error is a LimitedError if there were too many
@@ -270,19 +274,12 @@ func (s *Service) tryChange(ctx context.Context, a Actor, old, password string, 
 	}
 
 	// A wrong old password is a failed attempt to log in.
-	try, err := s.attempt(ctx, a.user, a.meta, false)
-	if err != nil {
-		return Session{}, err
-	}
-
-	session, err := s.changePassword(ctx, a, old, password, endTokens)
+	session, _, err := tried(ctx, s, a.user, a.meta, false, func() (Session, error) {
+		return s.changePassword(ctx, a, old, password, endTokens)
+	})
 	if errors.Is(err, ErrCredentials) {
-		try.Failed()
 		s.auditRefusal(ctx, a, "user.change-password", userObject(a.user), "the old password is wrong")
-		return Session{}, err
 	}
-
-	s.refund(ctx, try)
 	return session, err
 }
 

@@ -111,7 +111,6 @@ func matrix() []row {
 		{"SwitchedAt", func(c call) error { return errOf(c.SwitchedAt(c.ctx, c.a, time.Unix(0, 0))) }, everyone},
 
 		{"PoliciesOf", func(c call) error { return errOf(c.PoliciesOf(c.ctx, c.a, "")) }, everyone},
-		{"Reasons", func(c call) error { return errOf(c.Reasons(c.ctx, c.a, nil)) }, everyone},
 		{"Export", func(c call) error { return errOf(c.Export(c.ctx, c.a, YAML, "")) }, everyone},
 		{"Publishing", func(c call) error { return errOf(c.Publishing(c.ctx, c.a)) }, everyone},
 		{"Unable", func(c call) error { return errOf2(c.Unable(c.ctx, c.a)) }, everyone},

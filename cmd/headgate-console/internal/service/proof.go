@@ -26,21 +26,31 @@ func (s *Service) withProof(
 		return err
 	}
 
-	try, err := s.attempt(ctx, a.user, a.meta, false)
-	if err != nil {
-		return err
-	}
-	u, err := s.checkedUser(ctx, a.user, own.password)
-	s.endProof(ctx, a, verb, object, try, err)
-	if err != nil {
-		return err
-	}
+	u, _, err := tried(ctx, s, a.user, a.meta, false, func() (store.User, error) {
+		return s.checkedUser(ctx, a.user, own.password)
+	})
 
 	// As at a log-in, a guess of a code counts only after the right password.
-	if try, err = s.attempt(ctx, a.user, a.meta, auth.IsCode(own.code)); err != nil {
-		return err
+	if err == nil {
+		_, _, err = tried(ctx, s, a.user, a.meta, auth.IsCode(own.code), func() (none struct{}, err error) {
+			return none, s.actOnProof(ctx, a, verb, object, own.code, u, may, f)
+		})
 	}
-	err = s.act(ctx, a, store.CounterUsers, verb, object, func(d *action) error {
+
+	switch {
+	case errors.Is(err, ErrCode):
+		s.auditRefusal(ctx, a, verb, object, "the code is wrong")
+	case errors.Is(err, ErrCredentials):
+		s.auditRefusal(ctx, a, verb, object, "the password is wrong")
+	}
+	return err
+}
+
+// actOnProof runs f after the password of the user u was right.
+func (s *Service) actOnProof(
+	ctx context.Context, a Actor, verb, object, code string, u store.User, may, f func(*action) error,
+) error {
+	return s.act(ctx, a, store.CounterUsers, verb, object, func(d *action) error {
 		if err := may(d); err != nil {
 			return err
 		}
@@ -54,28 +64,11 @@ func (s *Service) withProof(
 			return ErrCredentials
 		}
 
-		if err := d.useOwnCode(own.code); err != nil {
+		if err := d.useOwnCode(code); err != nil {
 			return err
 		}
 		return f(d)
 	})
-	s.endProof(ctx, a, verb, object, try, err)
-	return err
-}
-
-// endProof ends an attempt of withProof by its error.
-func (s *Service) endProof(ctx context.Context, a Actor, verb, object string, try auth.Try, err error) {
-	if !errors.Is(err, ErrCredentials) {
-		s.refund(ctx, try)
-		return
-	}
-
-	try.Failed()
-	reason := "the password is wrong"
-	if errors.Is(err, ErrCode) {
-		reason = "the code is wrong"
-	}
-	s.auditRefusal(ctx, a, verb, object, reason)
 }
 
 // useOwnCode uses up a code of the actor's second factor, if the actor has one. The error is

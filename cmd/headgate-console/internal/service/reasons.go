@@ -1,38 +1,51 @@
 package service
 
 import (
-	"context"
-	"errors"
 	"regexp"
+	"slices"
 	"strings"
+
+	"github.com/headgate/headgate/policy"
 )
 
 // policyInText matches a policy that an error of an instance names.
 var policyInText = regexp.MustCompile(`policy "([^"]*)(?:"|$)`)
 
-// Reasons returns why instances refuse a version, for display to the actor. An instance checks
-// the policies of all applications, so the parts about policies that the actor does not see
-// are replaced.
-func (s *Service) Reasons(ctx context.Context, a Actor, texts []string) (shown []string, err error) {
-	err = s.ask(ctx, a, "policy.list", "policies", func(d *action) error {
-		shown = make([]string, len(texts))
-		known := map[string]string{} // most instances give the same reason
-		for i, text := range texts {
-			if _, ok := known[text]; !ok {
-				if known[text], err = d.reason(text); err != nil {
-					return err
-				}
-			}
-			shown[i] = known[text]
-		}
+// hideOthers replaces in the errors of instances what they say of policies that the actor does not
+// see, and drops what they leave out of policies that are not of their application.
+func (a *action) hideOthers(all []policy.Instance) error {
+	speaks := func(i policy.Instance) bool { return i.Error != "" || len(i.LeftOut) > 0 || i.MoreLeftOut != 0 }
+	if !slices.ContainsFunc(all, speaks) {
 		return nil
-	})
-	return shown, err
+	}
+
+	set, err := a.policies()
+	if err != nil {
+		return err
+	}
+
+	known := map[string]string{} // most instances give the same reason
+	for n := range all {
+		i := &all[n]
+		if _, ok := known[i.Error]; !ok {
+			known[i.Error] = a.reason(set, i.Error)
+		}
+		i.Error = known[i.Error]
+
+		i.LeftOut = slices.DeleteFunc(slices.Clone(i.LeftOut), func(l policy.LeftOut) bool {
+			p, ok := set.find(l.Policy)
+			return !ok || !slices.Contains(p.Apps, i.App) || !a.access.CanSee(p.Apps)
+		})
+		i.MoreLeftOut = min(max(0, i.MoreLeftOut), policy.MaxPolicies)
+	}
+	return nil
 }
 
-func (a *action) reason(text string) (string, error) {
+// reason returns why an instance refuses a version, for display to the actor. An instance checks the
+// policies of all applications, so the parts about policies that the actor does not see are replaced.
+func (a *action) reason(set policySet, text string) string {
 	if text == "" || a.access.seesAll() {
-		return text, nil
+		return text
 	}
 
 	// The text names one policy after the other. What it says of one ends where it names the next.
@@ -40,7 +53,7 @@ func (a *action) reason(text string) (string, error) {
 	var parts []string
 	at := policyInText.FindAllStringSubmatchIndex(text, -1)
 	if len(at) == 0 {
-		return text, nil
+		return text
 	}
 
 	for i, m := range at {
@@ -49,11 +62,9 @@ func (a *action) reason(text string) (string, error) {
 			end = at[i+1][0]
 		}
 
-		p, err := a.anyPolicy(text[m[2]:m[3]])
+		p, exists := set.find(text[m[2]:m[3]])
 		switch {
-		case err != nil && !errors.Is(err, ErrNotFound):
-			return "", err
-		case err == nil && a.access.CanSee(p.Apps):
+		case exists && a.access.CanSee(p.Apps):
 			parts = append(parts, strings.TrimRight(text[m[0]:end], "; "))
 		// Hidden policies in a row are one part.
 		case len(parts) == 0 || parts[len(parts)-1] != other:
@@ -61,5 +72,5 @@ func (a *action) reason(text string) (string, error) {
 		}
 	}
 
-	return strings.Join(parts, "; "), nil
+	return strings.Join(parts, "; ")
 }

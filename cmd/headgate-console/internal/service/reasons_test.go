@@ -1,6 +1,10 @@
 package service
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/headgate/headgate/policy"
+)
 
 func TestReasonsHidePoliciesOfOthers(t *testing.T) {
 	w := newWorld(t, sqliteURL(t))
@@ -17,14 +21,14 @@ func TestReasonsHidePoliciesOfOthers(t *testing.T) {
 		{`policy: policy "secret-launch": key: "spy"; policy "secret-launch": mode: x; policy "gone": y`, other},
 		{`policy "secret-lau…`, other}, // cut to the length of a report
 	} {
-		got, err := w.Reasons(t.Context(), viewer, []string{row.text})
-		w.must(err)
-		if got[0] != row.want {
-			t.Errorf("%q is shown as %q, want %q", row.text, got[0], row.want)
+		w.fleet.set(func(f *fakeFleet) { f.instances = []policy.Instance{{App: "a", Error: row.text}} })
+		if got := must(w.Instances(t.Context(), viewer, ""))[0].Error; got != row.want {
+			t.Errorf("%q is shown as %q, want %q", row.text, got, row.want)
 		}
 
-		if got, err = w.Reasons(t.Context(), w.admin, []string{row.text}); err != nil || got[0] != row.text {
-			t.Errorf("an administrator sees %q (%v) of %q", got, err, row.text)
+		w.fleet.set(func(f *fakeFleet) { f.instances = []policy.Instance{{App: "a", Error: row.text}} })
+		if got := must(w.Instances(t.Context(), w.admin, ""))[0].Error; got != row.text {
+			t.Errorf("an administrator sees %q of %q", got, row.text)
 		}
 	}
 }

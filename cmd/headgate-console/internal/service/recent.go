@@ -13,10 +13,8 @@ import (
 
 // recent is what all series decided lately, as the database had it at an instant.
 type recent struct {
-	at      int64 // µs
-	version int64 // of the rows and of the set of policies
-	hour    int64 // the first one that is added up
-	series  []recentSeries
+	at     int64 // µs
+	series []recentSeries
 }
 
 // recentSeries is a series that decided requests lately.
@@ -45,13 +43,13 @@ type recentCounts struct {
 	add  func(*store.Tx, span) ([]recentSeries, error)
 	most int // series that are kept
 
-	busy    chan struct{}          // holds a token while add is called
-	last    atomic.Pointer[recent] // nil before the first time
-	failing atomic.Bool            // AddUp failed when it was called last
+	added   *memo[int64, []recentSeries] // by the first hour that is added up
+	last    atomic.Pointer[recent]       // nil before the first time
+	failing atomic.Bool                  // AddUp failed when it was called last
 }
 
 func newRecentCounts() *recentCounts {
-	return &recentCounts{add: addUp, most: maxRecent, busy: make(chan struct{}, 1)}
+	return &recentCounts{add: addUp, most: maxRecent, added: newMemo[int64, []recentSeries](1)}
 }
 
 // read returns what was added up within the last age, and else adds up what has changed since.
@@ -61,35 +59,27 @@ func (r *recentCounts) read(a *action, age time.Duration) (*recent, error) {
 		return last, nil
 	}
 
-	select {
-	case r.busy <- struct{}{}:
-	case <-a.ctx.Done():
-		return nil, a.ctx.Err()
-	}
-	defer func() { <-r.busy }()
-
-	// Another transaction may have added up while this one waited.
-	last := r.last.Load()
-	if last.younger(age, a.now) {
-		return last, nil
-	}
-
 	version, err := recentVersion(a.Tx)
 	if err != nil {
 		return nil, err
 	}
 
-	// What was added up is right until a count, a policy or the hour changes.
+	// What was added up is right until a count, a policy or the hour changes. Too many series are
+	// not kept, which bounds the memory.
 	hours := day(minute(instant(a.now)))
-	now := &recent{at: a.now, version: version, hour: hours.from}
-	if last != nil && last.version == now.version && last.hour == now.hour {
-		now.series = last.series
-	} else if now.series, err = r.add(a.Tx, hours); err != nil {
+	series, err := r.added.get(a.ctx, hours.from, version, func() ([]recentSeries, int, error) {
+		series, err := r.add(a.Tx, hours)
+		if len(series) > r.most {
+			return series, 0, err
+		}
+		return series, 1, err
+	})
+	if err != nil {
 		return nil, err
 	}
 
-	// Too many series are not kept, which bounds the memory.
-	if len(now.series) <= r.most {
+	now := &recent{a.now, series}
+	if len(series) <= r.most {
 		r.last.Store(now)
 	}
 	return now, nil

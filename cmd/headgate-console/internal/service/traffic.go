@@ -658,8 +658,8 @@ func appsOf(body string) ([]string, error) {
 }
 
 // Instances returns the instances of the applications in which the actor has a role, or of
-// one of them. What they say of policies that the actor does not see is replaced in their errors;
-// see [Service.Reasons]. The error is ErrNoFleet or wraps it if Redis does not answer.
+// one of them. What they say of policies that the actor does not see is replaced in their errors, and
+// left out elsewhere. The error is ErrNoFleet or wraps it if Redis does not answer.
 func (s *Service) Instances(ctx context.Context, a Actor, app string) ([]policy.Instance, error) {
 	access, err := answer(ctx, s, a, "instance.list", "instances", func(d *action) (Access, error) {
 		return d.access, d.seesApp(app)
@@ -681,18 +681,6 @@ func (s *Service) Instances(ctx context.Context, a Actor, app string) ([]policy.
 		return access.Role(i.App) == NoRole || app != "" && i.App != app
 	})
 
-	// An error names policies, which the actor may not see.
-	texts := make([]string, len(all))
-	for n, i := range all {
-		texts[n] = i.Error
-	}
-	reasons, err := s.Reasons(ctx, a, texts)
-	if err != nil {
-		return nil, err
-	}
-
-	for n := range all {
-		all[n].Error = reasons[n]
-	}
-	return all, s.keepKnown(ctx, a, all)
+	// What an instance says of policies may be anything, as it comes from Redis.
+	return all, s.ask(ctx, a, "policy.list", "policies", func(d *action) error { return d.hideOthers(all) })
 }

@@ -37,8 +37,10 @@ func (s *Service) TrafficCSV(ctx context.Context, a Actor, q TrafficQuery, w io.
 			return nil
 		}
 
+		// The requests come first, also where there are none.
 		sums, err := r.sums(q.App)
-		names = sortedPolicies(sums)
+		delete(sums, store.RequestSeries)
+		names = append([]string{store.RequestSeries}, slices.Sorted(maps.Keys(sums))...)
 		return err
 	})
 	if err != nil {
@@ -99,17 +101,6 @@ func (s *Service) auditExport(ctx context.Context, a Actor, q TrafficQuery) erro
 			Step   string    `json:"step"`
 		}{q.Policy, atMinute(span.from), atMinute(span.to), (time.Duration(span.step) * time.Minute).String()}))
 	})
-}
-
-// sortedPolicies returns the names of series, that of the requests first.
-func sortedPolicies(sums map[string]Sum) []string {
-	names := []string{store.RequestSeries}
-	for _, name := range slices.Sorted(maps.Keys(sums)) {
-		if name != store.RequestSeries {
-			names = append(names, name)
-		}
-	}
-	return names
 }
 
 // csvHead returns the names of the columns.

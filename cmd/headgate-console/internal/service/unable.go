@@ -41,15 +41,15 @@ func (u Unable) Where() string {
 
 // String says all of it in one line of text.
 func (u Unable) String() string {
+	stays := ""
 	switch {
 	case u.Policy == "":
 		return fmt.Sprintf("no newer change of %s is in force in %s: %s", u.App, u.Where(), u.Reason)
 	case u.Kept:
-		return fmt.Sprintf("version %d of %s is not in force in %s (%s), and version %d stays: %s",
-			u.Version, u.Policy, u.Where(), u.App, u.InForce, u.Reason)
+		stays = fmt.Sprintf(", and version %d stays", u.InForce)
 	}
-	return fmt.Sprintf("version %d of %s is not in force in %s (%s): %s",
-		u.Version, u.Policy, u.Where(), u.App, u.Reason)
+	return fmt.Sprintf("version %d of %s is not in force in %s (%s)%s: %s",
+		u.Version, u.Policy, u.Where(), u.App, stays, u.Reason)
 }
 
 // Unable returns what running instances do not carry out, of the applications in which the actor
@@ -148,27 +148,4 @@ func Lacking(all []policy.Instance, apps []string, p policy.Policy) string {
 		}
 	}
 	return ""
-}
-
-// keepKnown drops what instances say of policies that are not of their application. It may be
-// anything, as it comes from Redis.
-func (s *Service) keepKnown(ctx context.Context, a Actor, all []policy.Instance) error {
-	if !slices.ContainsFunc(all, func(i policy.Instance) bool { return len(i.LeftOut) > 0 || i.MoreLeftOut != 0 }) {
-		return nil
-	}
-	return s.ask(ctx, a, "policy.list", "policies", func(d *action) error {
-		set, err := d.policies()
-		if err != nil {
-			return err
-		}
-		for n := range all {
-			i := &all[n]
-			i.LeftOut = slices.DeleteFunc(slices.Clone(i.LeftOut), func(l policy.LeftOut) bool {
-				at, ok := set.at[l.Policy]
-				return !ok || !slices.Contains(set.list[at].Apps, i.App) || !d.access.CanSee(set.list[at].Apps)
-			})
-			i.MoreLeftOut = min(max(0, i.MoreLeftOut), policy.MaxPolicies)
-		}
-		return nil
-	})
 }
