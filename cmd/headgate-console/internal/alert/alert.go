@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
+	"github.com/headgate/headgate/cmd/headgate-console/internal/worker"
 )
 
 // Alarm checks and sends, such as a service.Alarm. Its methods are safe for concurrent use, and
@@ -42,11 +43,11 @@ const (
 // are sent at the same time, and those to one webhook one after the other. It is safe for
 // concurrent use.
 type Worker struct {
-	alarm  Alarm
-	logger *slog.Logger
-	wake   chan struct{}
-	stop   context.CancelFunc
-	work   sync.WaitGroup
+	alarm      Alarm
+	logger     *slog.Logger
+	send       *worker.Worker
+	check      *worker.Worker
+	deliveries sync.WaitGroup
 
 	mu sync.Mutex
 	// busy has the webhooks to which a message is being sent. Guarded by mu.
@@ -54,79 +55,52 @@ type Worker struct {
 }
 
 // Start starts a worker. A nil logger means slog.Default().
-func Start(a Alarm, logger *slog.Logger) (*Worker, error) {
-	if a == nil {
-		return nil, errors.New("alert: the alarm is nil")
-	}
+func Start(a Alarm, logger *slog.Logger) *Worker {
+	w := &Worker{alarm: a, logger: cmp.Or(logger, slog.Default()), busy: map[string]bool{}}
 
-	ctx, stop := context.WithCancel(context.Background())
-	w := &Worker{
-		alarm: a, logger: cmp.Or(logger, slog.Default()),
-		wake: make(chan struct{}, 1), stop: stop, busy: map[string]bool{},
-	}
-	w.work.Go(func() { w.check(ctx) })
-	w.work.Go(func() { w.send(ctx) })
-	return w, nil
+	// A message that is due at once waits until there is something to wake.
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.send = worker.Start(worker.Task{
+		Run: w.sendDue, Logger: logger,
+		Failing: "messages of alerts cannot be read", Working: "messages of alerts are read again",
+	})
+
+	// What a check has found is sent at once, and not at the end of a pause.
+	w.check = worker.Start(worker.Task{
+		Run: func(ctx context.Context) (time.Duration, error) {
+			defer w.send.Wake()
+			return every, a.Check(ctx)
+		},
+		Timeout: timeout, Logger: logger,
+		Failing: "alerts cannot be checked", Working: "alerts are checked again",
+	})
+	return w
 }
 
 // Close stops the worker and waits for its end. Another worker, or the next one, sends the messages
 // that are left. Close may be called again.
 func (w *Worker) Close() error {
-	w.stop()
-	w.work.Wait()
-	return nil
+	err := errors.Join(w.check.Close(), w.send.Close())
+	w.deliveries.Wait()
+	return err
 }
 
-// check checks the conditions until ctx ends.
-func (w *Worker) check(ctx context.Context) {
-	failures := w.failures("alerts cannot be checked", "alerts are checked again")
-	for ctx.Err() == nil {
-		err := bounded(ctx, w.alarm.Check)
-		if ctx.Err() != nil {
-			return
-		}
+// sendDue begins to send what is due.
+func (w *Worker) sendDue(ctx context.Context) (time.Duration, error) {
+	bounded, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	due, err := w.alarm.Due(bounded)
 
-		failures(err)
-
-		// What the check has found is sent at once, and not at the end of a pause.
-		w.wakeUp()
-		sleep(ctx, every, nil)
+	// Nothing waits for a message here: a slow receiver holds up only what is sent to itself.
+	for _, d := range due {
+		w.deliver(ctx, d)
 	}
+	return pause, err
 }
 
-// wakeUp makes the worker look for messages.
-func (w *Worker) wakeUp() {
-	select {
-	case w.wake <- struct{}{}:
-	default: // it will look anyway
-	}
-}
-
-// send sends what is due until ctx ends.
-func (w *Worker) send(ctx context.Context) {
-	failures := w.failures("messages of alerts cannot be read", "messages of alerts are read again")
-	for ctx.Err() == nil {
-		var due []service.Due
-		err := bounded(ctx, func(ctx context.Context) (err error) {
-			due, err = w.alarm.Due(ctx)
-			return err
-		})
-
-		// A failure because the worker is being closed is none.
-		if ctx.Err() != nil {
-			return
-		}
-		failures(err)
-
-		// Nothing waits for a message here: a slow receiver holds up only what is sent to itself.
-		for _, d := range due {
-			w.deliver(ctx, d)
-		}
-		sleep(ctx, pause, w.wake)
-	}
-}
-
-// deliver sends a message in a goroutine, unless one is being sent to the same webhook.
+// deliver sends a message in a goroutine, unless one is being sent to the same webhook. The
+// goroutine ends with the worker.
 func (w *Worker) deliver(ctx context.Context, d service.Due) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -137,8 +111,10 @@ func (w *Worker) deliver(ctx context.Context, d service.Due) {
 	}
 
 	w.busy[d.Webhook] = true
-	w.work.Go(func() {
-		err := bounded(ctx, func(ctx context.Context) error { return w.alarm.Deliver(ctx, d.ID) })
+	w.deliveries.Go(func() {
+		bounded, cancel := context.WithTimeout(ctx, timeout)
+		defer cancel()
+		err := w.alarm.Deliver(bounded, d.ID)
 		if err != nil && ctx.Err() == nil {
 			w.logger.WarnContext(ctx, "what became of a message of an alert cannot be written",
 				"id", d.ID, "error", err)
@@ -150,38 +126,7 @@ func (w *Worker) deliver(ctx context.Context, d service.Due) {
 		delete(w.busy, d.Webhook)
 		w.mu.Unlock()
 		if err == nil { // else the database is away, and the next look is soon enough
-			w.wakeUp()
+			w.send.Wake()
 		}
 	})
-}
-
-// failures returns a function that logs when something begins to fail, and when it works again.
-func (w *Worker) failures(begins, ends string) func(error) {
-	failing := false
-	return func(err error) {
-		if err != nil && !failing {
-			w.logger.Warn(begins+"; trying again until it works", "error", err)
-		}
-		if err == nil && failing {
-			w.logger.Info(ends)
-		}
-		failing = err != nil
-	}
-}
-
-func bounded(ctx context.Context, f func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	return f(ctx)
-}
-
-// sleep waits until d has passed, ctx ends or there is something in wake.
-func sleep(ctx context.Context, d time.Duration, wake <-chan struct{}) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	case <-wake:
-	}
 }

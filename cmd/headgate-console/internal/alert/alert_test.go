@@ -81,10 +81,7 @@ func running(t *testing.T, f *fake, logger *slog.Logger, long time.Duration, f2 
 	t.Helper()
 
 	f.began = time.Now()
-	w, err := Start(f, logger)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := Start(f, logger)
 
 	time.Sleep(long)
 	synctest.Wait()
@@ -162,11 +159,4 @@ func TestWorkerGoesOnAfterAnOutageAndLogsOnce(t *testing.T) {
 			}
 		}
 	})
-}
-
-func TestStartRefusesNoAlarm(t *testing.T) {
-	if w, err := Start(nil, nil); err == nil {
-		w.Close()
-		t.Error("no error")
-	}
 }

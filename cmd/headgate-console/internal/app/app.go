@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -16,10 +17,10 @@ import (
 	"github.com/headgate/headgate/cmd/headgate-console/internal/config"
 	"github.com/headgate/headgate/cmd/headgate-console/internal/live"
 	"github.com/headgate/headgate/cmd/headgate-console/internal/publish"
-	"github.com/headgate/headgate/cmd/headgate-console/internal/schedule"
 	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
 	"github.com/headgate/headgate/cmd/headgate-console/internal/store"
 	"github.com/headgate/headgate/cmd/headgate-console/internal/webhook"
+	"github.com/headgate/headgate/cmd/headgate-console/internal/worker"
 	"github.com/headgate/headgate/observe/topkeys"
 	"github.com/headgate/headgate/policy/redissource"
 	"github.com/headgate/headgate/policy/stats"
@@ -33,16 +34,14 @@ type App struct {
 	Publisher *publish.Worker
 	Instances *redissource.Source // where the instances report
 	Redis     redis.UniversalClient
-	Collector *collect.Worker
 	Live      *live.View
-	Alerts    *alert.Worker
 
 	// OneTimePassword is the password of service.FirstUser if Open created that
 	// administrator, or "".
 	OneTimePassword string
 
-	db        *store.DB
-	scheduler *schedule.Worker // nil while a password is recovered
+	db      *store.DB
+	closers []func() error // of what is open, in the order of the opening
 }
 
 // Open opens the database and creates the first administrator in an empty one. With
@@ -60,6 +59,7 @@ func (a *App) open(ctx context.Context, c config.Config, logger *slog.Logger) (e
 	if err != nil {
 		return err
 	}
+	a.closers = append(a.closers, a.db.Close)
 
 	serving := c.Redis != nil && c.Recover == ""
 	o := service.Options{
@@ -89,50 +89,53 @@ func (a *App) open(ctx context.Context, c config.Config, logger *slog.Logger) (e
 	// From here on changes of policies are published. The service is ready for the workers'
 	// questions.
 	if serving {
-		if err := a.start(c, logger); err != nil {
-			return err
-		}
-	}
-	if c.Recover != "" {
-		return nil
+		a.Publisher = publish.Start(a.Service.Outbox(), a.Instances, logger)
+		a.closers = append(a.closers, a.Publisher.Close,
+			collect.Start(a.counts(c), a.Service.Ledger(), logger).Close)
 	}
 
-	if a.scheduler, err = schedule.Start(a.Service.Calendar(), logger); err != nil {
-		return err
+	// Pauses end and alerts are sent without Redis too.
+	if c.Recover == "" {
+		a.closers = append(a.closers, pauses(a.Service.Calendar(), logger).Close,
+			alert.Start(a.Service.Alarm(), logger).Close)
 	}
-	a.Alerts, err = alert.Start(a.Service.Alarm(), logger)
-	return err
+	return nil
+}
+
+// pauses starts a worker that ends the pauses of policies, at most five seconds late.
+func pauses(c service.Calendar, logger *slog.Logger) *worker.Worker {
+	return worker.Start(worker.Task{
+		Run:     func(ctx context.Context) (time.Duration, error) { return 5 * time.Second, c.Run(ctx) },
+		Timeout: time.Minute, Logger: logger,
+		Failing: "the pauses of policies cannot be ended", Working: "the pauses of policies are ended again",
+	})
 }
 
 // connect opens the client of Redis and what reads with it.
 func (a *App) connect(c config.Config) (err error) {
 	a.Redis = redis.NewUniversalClient(c.Redis)
+	a.closers = append(a.closers, a.Redis.Close)
+
 	if a.Instances, err = redissource.New(a.Redis, redissource.Options{Prefix: c.RedisPrefix}); err != nil {
 		return err
 	}
+
+	// What many pages show is read once for all of them.
 	a.Live, err = live.New(a.counts(c), a.Instances, func(ctx context.Context, app string) (stats.Top, error) {
 		return stats.ReadTop(ctx, a.Redis, c.RedisPrefix, app)
 	}, func(ctx context.Context, app, policy string, from time.Time, n int) ([]topkeys.Summary, error) {
 		return stats.ReadMinuteKeys(ctx, a.Redis, c.RedisPrefix, app, policy, from, n)
 	})
-	return err
+	if err != nil {
+		return err
+	}
+	a.closers = append(a.closers, a.Live.Close)
+	return nil
 }
 
 // counts returns the counts of the instances in Redis.
 func (a *App) counts(c config.Config) collect.Redis {
 	return collect.Redis{Client: a.Redis, Prefix: c.RedisPrefix}
-}
-
-// start starts the publisher and the collector. It runs before the first call of the service.
-func (a *App) start(c config.Config, logger *slog.Logger) (err error) {
-	a.Publisher, err = publish.Start(publish.Options{
-		Source: a.Service.Outbox(), Publisher: a.Instances, Logger: logger,
-	})
-	if err != nil {
-		return err
-	}
-	a.Collector, err = collect.Start(collect.Options{Source: a.counts(c), Ledger: a.Service.Ledger(), Logger: logger})
-	return err
 }
 
 // wake makes the publisher look for a change.
@@ -162,34 +165,10 @@ func (a *App) Unpublished() string {
 // Close stops everything that Open started. Changes that were not published yet
 // are published at the next start.
 func (a *App) Close() error {
-	// What uses something is closed before what it uses: the workers first, Redis and the database
-	// last.
+	// What uses something was opened after what it uses, and is closed before.
 	var errs []error
-	if a.Alerts != nil {
-		errs = append(errs, a.Alerts.Close())
+	for _, end := range slices.Backward(a.closers) {
+		errs = append(errs, end())
 	}
-
-	if a.scheduler != nil {
-		errs = append(errs, a.scheduler.Close())
-	}
-
-	if a.Collector != nil {
-		errs = append(errs, a.Collector.Close())
-	}
-	if a.Publisher != nil {
-		errs = append(errs, a.Publisher.Close())
-	}
-
-	if a.Live != nil {
-		a.Live.Close()
-	}
-	if a.Redis != nil {
-		errs = append(errs, a.Redis.Close())
-	}
-
-	if a.db != nil {
-		errs = append(errs, a.db.Close())
-	}
-
 	return errors.Join(errs...)
 }

@@ -4,7 +4,6 @@
 package collect
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/headgate/headgate/cmd/headgate-console/internal/worker"
 	"github.com/headgate/headgate/policy/stats"
 )
 
@@ -57,18 +57,8 @@ const (
 	pruneParts = 20
 )
 
-// Options configure a [Worker]. Source and Ledger must be set.
-type Options struct {
-	Source Source
-	Ledger Ledger
-
-	// Timeout bounds the collection of an application; 0 means a minute.
-	Timeout time.Duration
-
-	// Logger receives a record when collecting begins to fail and when it works again; nil
-	// means slog.Default().
-	Logger *slog.Logger
-}
+// timeout bounds the collection of an application.
+const timeout = time.Minute
 
 // Status is the result of the last collection.
 type Status struct {
@@ -77,41 +67,27 @@ type Status struct {
 	Since time.Time // of the first failure in a row
 }
 
-// Worker collects in a goroutine of its own, until Close. It is safe for concurrent use.
+// Worker collects in a goroutine of its own, until Close. It is safe for concurrent use. What it
+// leaves when it is closed is collected by another worker, or the next one.
 type Worker struct {
-	o    Options
-	stop context.CancelFunc
-	done chan struct{}
-	last int64 // the series that was pruned last; used by run only
+	*worker.Worker
+	source Source
+	ledger Ledger
+	begun  bool  // used by run only
+	last   int64 // the series that was pruned last; used by run only
 
 	mu     sync.Mutex
 	status Status // Guarded by mu.
 }
 
-// Start starts a worker, which collects at once what is missing. Close stops it.
-func Start(o Options) (*Worker, error) {
-	var errs []error
-	if o.Source == nil {
-		errs = append(errs, errors.New("collect: Source is nil"))
-	}
-	if o.Ledger == nil {
-		errs = append(errs, errors.New("collect: Ledger is nil"))
-	}
-	if o.Timeout < 0 {
-		errs = append(errs, errors.New("collect: Timeout is negative"))
-	}
-
-	if err := errors.Join(errs...); err != nil {
-		return nil, err
-	}
-
-	o.Timeout = cmp.Or(o.Timeout, time.Minute)
-	o.Logger = cmp.Or(o.Logger, slog.Default())
-
-	ctx, stop := context.WithCancel(context.Background())
-	w := &Worker{o: o, stop: stop, done: make(chan struct{})}
-	go w.run(ctx)
-	return w, nil
+// Start starts a worker, which collects at once what is missing. A nil logger means slog.Default().
+func Start(source Source, ledger Ledger, logger *slog.Logger) *Worker {
+	w := &Worker{source: source, ledger: ledger}
+	w.Worker = worker.Start(worker.Task{
+		Run: w.run, Retry: retry, MaxRetry: time.Minute, Logger: logger,
+		Failing: "counts cannot be collected", Working: "counts are collected again",
+	})
+	return w
 }
 
 // Status returns the result of the last collection.
@@ -121,57 +97,30 @@ func (w *Worker) Status() Status {
 	return w.status
 }
 
-// Close stops the worker and waits for its end. Another worker, or the next one, collects the
-// rest. Close may be called again.
-func (w *Worker) Close() error {
-	w.stop()
-	<-w.done
-	return nil
-}
-
-// run collects until ctx ends.
-func (w *Worker) run(ctx context.Context) {
-	defer close(w.done)
-
+// run collects once, and returns the time until the next minute has ended by the clock of Redis,
+// and not by that of this machine.
+func (w *Worker) run(ctx context.Context) (time.Duration, error) {
 	// What the database has is added up before Redis is asked, so that no page waits for either.
-	w.o.Ledger.AddUp(ctx)
-
-	pause := retry
-	for ctx.Err() == nil {
-		now, err := w.collect(ctx)
-		if ctx.Err() != nil {
-			return
-		}
-		w.setStatus(err)
-
-		// After a failure too: other applications may have been collected.
-		w.o.Ledger.AddUp(ctx)
-		if err != nil {
-			sleep(ctx, pause/2+rand.N(pause/2))
-			pause = min(2*pause, time.Minute)
-			continue
-		}
-
-		// The next minute is collected soon after its end by the clock of Redis, not by that of
-		// this machine.
-		pause = retry
-		sleep(ctx, now.Truncate(time.Minute).Add(time.Minute+settle+rand.N(spread)).Sub(now))
+	if !w.begun {
+		w.ledger.AddUp(ctx)
+		w.begun = true
 	}
-}
 
-func sleep(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
+	now, err := w.collect(ctx)
+	if ctx.Err() != nil {
+		return 0, err
 	}
+	w.setStatus(err)
+
+	// After a failure too: other applications may have been collected.
+	w.ledger.AddUp(ctx)
+	return now.Truncate(time.Minute).Add(time.Minute + settle + rand.N(spread)).Sub(now), err
 }
 
 // collect collects what is missing of all applications, and prunes some of what is too old.
 // It returns the source's clock.
 func (w *Worker) collect(ctx context.Context) (now time.Time, err error) {
-	apps, err := w.o.Ledger.Apps(ctx)
+	apps, err := w.ledger.Apps(ctx)
 	if err != nil {
 		return now, err
 	}
@@ -193,7 +142,7 @@ func (w *Worker) collect(ctx context.Context) (now time.Time, err error) {
 
 	// Pruning is spread over the collections, a few series each, so that none takes long.
 	for range pruneParts {
-		if w.last, err = w.o.Ledger.Prune(ctx, now, w.last); err != nil || w.last == 0 {
+		if w.last, err = w.ledger.Prune(ctx, now, w.last); err != nil || w.last == 0 {
 			errs = append(errs, err)
 			break
 		}
@@ -203,19 +152,19 @@ func (w *Worker) collect(ctx context.Context) (now time.Time, err error) {
 
 // collectApp collects the finished minutes of an application that have changed.
 func (w *Worker) collectApp(ctx context.Context, app string) (now time.Time, err error) {
-	ctx, cancel := context.WithTimeout(ctx, w.o.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 
-	until, err := w.o.Ledger.Collected(ctx, app)
+	until, err := w.ledger.Collected(ctx, app)
 	if err != nil {
 		return now, err
 	}
 
 	// A minute that was collected before is among those that have changed if it has grown since.
-	minutes, now, err := w.o.Source.Changed(ctx, app, until)
+	minutes, now, err := w.source.Changed(ctx, app, until)
 	if err == nil && until.After(now) { // the server's clock was set back
 		until = time.Time{}
-		minutes, now, err = w.o.Source.Changed(ctx, app, until)
+		minutes, now, err = w.source.Changed(ctx, app, until)
 	}
 	if err != nil {
 		return now, err
@@ -241,41 +190,37 @@ func (w *Worker) collectApp(ctx context.Context, app string) (now time.Time, err
 	// The instant is written last: a collection that was cut short is made again, and what it has
 	// recorded is not counted twice.
 	if next := current.Add(-overlap); !next.Equal(until) {
-		return now, w.o.Ledger.SetCollected(ctx, app, next)
+		return now, w.ledger.SetCollected(ctx, app, next)
 	}
 	return now, nil
 }
 
 // record adds the counts of minutes to those in the database.
 func (w *Worker) record(ctx context.Context, app string, wanted []time.Time) error {
-	minutes, err := w.o.Source.Read(ctx, app, wanted)
+	minutes, err := w.source.Read(ctx, app, wanted)
 	if err != nil {
 		return err
 	}
 
 	for _, m := range minutes {
-		if err := w.o.Ledger.Record(ctx, app, m); err != nil {
+		if err := w.ledger.Record(ctx, app, m); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// setStatus stores the result of a collection, and logs a change between success and failure.
+// setStatus stores the result of a collection.
 func (w *Worker) setStatus(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-
-	before := w.status
-	w.status = Status{At: time.Now(), Err: err}
-
-	switch {
-	case err == nil && before.Err != nil:
-		w.o.Logger.Info("counts are collected again")
-	case err != nil && before.Err == nil:
-		w.status.Since = w.status.At
-		w.o.Logger.Warn("counts cannot be collected; trying again until it works", "error", err)
-	case err != nil:
-		w.status.Since = before.Since
+	now := time.Now()
+	is := Status{At: now, Err: err}
+	if err != nil {
+		is.Since = w.status.Since
+		if w.status.Err == nil {
+			is.Since = now
+		}
 	}
+	w.status = is
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -128,10 +127,7 @@ func (f *fake) complete(t *testing.T, when string) {
 
 func start(t *testing.T, f *fake) *Worker {
 	t.Helper()
-	w, err := Start(Options{Source: f, Ledger: f, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := Start(f, f, slog.New(slog.DiscardHandler))
 	t.Cleanup(func() { w.Close() })
 	return w
 }
@@ -333,12 +329,4 @@ func TestWorkerTriesAgain(t *testing.T) {
 			t.Errorf("%+v", s)
 		}
 	})
-}
-
-func TestStartNamesEveryMistake(t *testing.T) {
-	_, err := Start(Options{Timeout: -1})
-	want := []string{"collect: Source is nil", "collect: Ledger is nil", "collect: Timeout is negative"}
-	if err == nil || !slices.Equal(strings.Split(err.Error(), "\n"), want) {
-		t.Errorf("%v", err)
-	}
 }

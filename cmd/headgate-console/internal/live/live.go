@@ -102,13 +102,14 @@ func New(counts Counts, reports Reports, top TopKeys, keys MinuteKeys) (*View, e
 	return v, nil
 }
 
-// Close ends all readings.
-func (v *View) Close() {
+// Close ends all readings. The error is nil.
+func (v *View) Close() error {
 	v.minutes.Close()
 	v.instances.Close()
 	v.version.Close()
 	v.top.Close()
 	v.keys.Close()
+	return nil
 }
 
 // MinuteKeys returns the keys that a policy decided about most often in n minutes from an instant

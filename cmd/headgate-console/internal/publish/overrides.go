@@ -77,7 +77,7 @@ func (w *Worker) sweep(ctx context.Context) error {
 	if !w.swept.IsZero() && time.Since(w.swept) < sweepEvery {
 		return nil
 	}
-	err := w.bounded(ctx, w.o.Source.SweepOverrides)
+	err := w.bounded(ctx, w.source.SweepOverrides)
 	if err == nil {
 		w.swept = time.Now()
 	}
@@ -117,7 +117,7 @@ func (w *Worker) overrides(ctx context.Context, o Owner) error {
 
 // bounded runs one step.
 func (w *Worker) bounded(ctx context.Context, f func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, w.o.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	return f(ctx)
 }
@@ -126,10 +126,10 @@ func (w *Worker) bounded(ctx context.Context, f func(context.Context) error) err
 // that all overrides are to be published instead.
 func (w *Worker) continued(ctx context.Context, o Owner) (after, last int64, reset bool, err error) {
 	// What is noted is read first: it was published before, so Redis has lost it if it has less.
-	if last, err = w.o.Source.LastOverrides(ctx); err != nil {
+	if last, err = w.source.LastOverrides(ctx); err != nil {
 		return 0, last, false, err
 	}
-	there, err := w.o.Publisher.PublishedOverrides(ctx)
+	there, err := w.publisher.PublishedOverrides(ctx)
 	if err != nil {
 		return 0, last, false, err
 	}
@@ -142,7 +142,7 @@ func (w *Worker) continued(ctx context.Context, o Owner) (after, last int64, res
 		return 0, last, true, nil
 	case there.Revision > last:
 		// Another console is about to note it, or a backup was restored since.
-		known, err := w.o.Source.KnowsOverrides(ctx, there.Revision)
+		known, err := w.source.KnowsOverrides(ctx, there.Revision)
 		if err != nil || !known {
 			return 0, last, true, err
 		}
@@ -153,11 +153,11 @@ func (w *Worker) continued(ctx context.Context, o Owner) (after, last int64, res
 // unpublished reports whether the database has overrides to publish where no database has published
 // some. Those of a program stay.
 func (w *Worker) unpublished(ctx context.Context) (bool, error) {
-	_, revision, more, err := w.o.Source.ChangedOverrides(ctx, 0, 1)
+	_, revision, more, err := w.source.ChangedOverrides(ctx, 0, 1)
 	if err != nil || revision == 0 && !more {
 		return false, err
 	}
-	theirs, err := w.o.Publisher.OverrideChanges(ctx, "")
+	theirs, err := w.publisher.OverrideChanges(ctx, "")
 	if err == nil && len(theirs.Stale) > 0 {
 		err = &ProgramsError{slices.Sorted(slices.Values(theirs.Stale))}
 	}
@@ -169,13 +169,13 @@ func (w *Worker) unpublished(ctx context.Context) (bool, error) {
 func (w *Worker) batch(
 	ctx context.Context, o Owner, after, last int64, reset bool,
 ) (revision int64, done bool, err error) {
-	changes, revision, more, err := w.o.Source.ChangedOverrides(ctx, after, redissource.MaxOverrideChanges)
+	changes, revision, more, err := w.source.ChangedOverrides(ctx, after, redissource.MaxOverrideChanges)
 	if err != nil {
 		return after, false, err
 	}
 
 	if revision > after || reset {
-		err = w.o.Publisher.PublishOverrides(ctx, redissource.OverrideBatch{
+		err = w.publisher.PublishOverrides(ctx, redissource.OverrideBatch{
 			Changes: changes, From: redissource.Origin{Database: o.Database, Revision: revision},
 			After: after, Reset: reset, More: more,
 		})
@@ -184,7 +184,7 @@ func (w *Worker) batch(
 		return revision, false, err
 	}
 	if revision != last {
-		err = w.o.Source.OverridesPublished(ctx, revision)
+		err = w.source.OverridesPublished(ctx, revision)
 	}
 	return revision, true, err
 }

@@ -119,7 +119,7 @@ func (w *Worker) refused(ctx context.Context, o Owner, err error) error {
 	if !errors.As(err, &foreign) || o.Refused {
 		return err
 	}
-	return errors.Join(err, w.o.Source.Refused(ctx, foreign.Published.Version))
+	return errors.Join(err, w.source.Refused(ctx, foreign.Published.Version))
 }
 
 // missing returns an error if a database that was refused finds that nothing is published any
@@ -150,9 +150,9 @@ func (t Takeover) Keeps() bool { return len(t.Gone)+len(t.Changed) == 0 && !t.Un
 
 // Takeover compares the published set with that of the database.
 func (w *Worker) Takeover(ctx context.Context) (Takeover, error) {
-	ctx, cancel := context.WithTimeout(ctx, w.o.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	there, err := w.o.Publisher.Published(ctx)
+	there, err := w.publisher.Published(ctx)
 	if err != nil {
 		return Takeover{}, err
 	}
@@ -166,7 +166,7 @@ func (w *Worker) takeover(ctx context.Context, there redissource.Published) (Tak
 	}
 
 	// What is read has a version of its own, as it may have been replaced meanwhile.
-	snapshot, err := w.o.Publisher.Load(ctx, "")
+	snapshot, err := w.publisher.Load(ctx, "")
 	var bad *policy.RevisionError
 	switch {
 	case errors.As(err, &bad):
@@ -176,7 +176,7 @@ func (w *Worker) takeover(ctx context.Context, there redissource.Published) (Tak
 		return t, err
 	}
 
-	mine, _, err := w.o.Source.Snapshot(ctx)
+	mine, _, err := w.source.Snapshot(ctx)
 	if err != nil {
 		return t, err
 	}
@@ -219,9 +219,9 @@ func content(p *policy.Policy) policy.Written {
 func (w *Worker) replace(
 	ctx context.Context, set policy.Set, version int64, there redissource.Published, o Owner,
 ) (label string, err error) {
-	next, err := w.o.Publisher.Next(set, there.Version)
+	next, err := w.publisher.Next(set, there.Version)
 	if err == nil && next != "" {
-		err = w.o.Source.Intend(ctx, next)
+		err = w.source.Intend(ctx, next)
 	}
 	if err != nil {
 		return "", fmt.Errorf("version %d: %w", version, err)
@@ -233,7 +233,7 @@ func (w *Worker) replace(
 	}
 
 	from := redissource.Origin{Database: o.Database, Revision: version}
-	label, err = w.o.Publisher.PublishFrom(ctx, set, there.Version, from, instead)
+	label, err = w.publisher.PublishFrom(ctx, set, there.Version, from, instead)
 
 	if err != nil {
 		return "", fmt.Errorf("version %d: %w", version, o.taken(err))

@@ -35,10 +35,7 @@ func TestWorkerKeepsTheSetOfAnotherDatabase(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, p := &database{set: named("9/1m", "api", "mine")}, theirs()
 		var log strings.Builder
-		w, err := Start(Options{Source: d, Publisher: p, Logger: slog.New(slog.NewTextHandler(&log, nil))})
-		if err != nil {
-			t.Fatal(err)
-		}
+		w := Start(d, p, slog.New(slog.NewTextHandler(&log, nil)))
 		defer w.Close()
 
 		// It says so before there is anything to publish, and an hour later it has said it once.
@@ -242,7 +239,7 @@ func TestWorkerThatWasRefusedReadsAgainWhatWasDecided(t *testing.T) {
 		if d.refused {
 			t.Error("the refusal is stored after the decision")
 		}
-		time.Sleep(DefaultCheck)
+		time.Sleep(check)
 		synctest.Wait()
 		wantSizes(t, p, 1)
 	})
@@ -263,14 +260,14 @@ func TestWorkerThatWasRefusedLeavesAnEmptyRedisToTheOwner(t *testing.T) {
 		w.Close()
 		w = start(t, d, p)
 		defer w.Close()
-		time.Sleep(emptyFor - DefaultCheck)
+		time.Sleep(emptyFor - check)
 		synctest.Wait()
 		wantSizes(t, p)
 		if w.Status().Foreign() == nil {
 			t.Errorf("%+v", w.Status())
 		}
 
-		time.Sleep(3 * DefaultCheck)
+		time.Sleep(3 * check)
 		synctest.Wait()
 		wantSizes(t, p, 1)
 	})

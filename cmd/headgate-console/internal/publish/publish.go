@@ -9,10 +9,10 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"math/rand/v2"
 	"sync"
 	"time"
 
+	"github.com/headgate/headgate/cmd/headgate-console/internal/worker"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/policy/redissource"
 )
@@ -62,34 +62,18 @@ type Source interface {
 	Published(ctx context.Context, version int64, label string) error
 }
 
-// Defaults of the zero Options.
 const (
-	DefaultCheck    = 5 * time.Second
-	DefaultMinPause = 200 * time.Millisecond
-	DefaultMaxPause = 15 * time.Second
-	DefaultTimeout  = 20 * time.Second
+	// check is the interval at which the worker compares the database with the published set,
+	// because another program may change either without a Wake.
+	check = 5 * time.Second
+
+	// minPause and maxPause bound the longest pause after a failure, which doubles.
+	minPause = 200 * time.Millisecond
+	maxPause = 15 * time.Second
+
+	// timeout bounds each step of an attempt.
+	timeout = 20 * time.Second
 )
-
-// Options configure a [Worker]. Source and Publisher must be set.
-type Options struct {
-	Source    Source
-	Publisher Publisher
-
-	// Check is the interval at which the worker compares the database with the
-	// published set, because another program may change either without a Wake.
-	Check time.Duration
-
-	// MinPause and MaxPause bound the pause after a failure. It doubles with each
-	// failure, and half of it is random.
-	MinPause, MaxPause time.Duration
-
-	// Timeout bounds one attempt.
-	Timeout time.Duration
-
-	// Logger receives a record when publishing begins to fail and when it works
-	// again; nil means slog.Default().
-	Logger *slog.Logger
-}
 
 // Status is the result of the last attempt of a [Worker].
 type Status struct {
@@ -103,10 +87,10 @@ type Status struct {
 // Worker publishes in a goroutine of its own, until Close. It is safe for
 // concurrent use.
 type Worker struct {
-	o    Options
-	wake chan struct{}
-	stop context.CancelFunc
-	done chan struct{}
+	*worker.Worker
+	source    Source
+	publisher Publisher
+	logger    *slog.Logger
 
 	// emptySince is when a worker that was refused found that nothing is published; zero if
 	// something is. Only the goroutine of the worker uses it.
@@ -119,43 +103,11 @@ type Worker struct {
 	status Status // Guarded by mu.
 }
 
-// Start starts a worker, which publishes pending changes at once. Close stops it. The error joins
-// all mistakes of the options.
-func Start(o Options) (*Worker, error) {
-	var errs []error
-	if o.Source == nil {
-		errs = append(errs, errors.New("publish: Source is nil"))
-	}
-	if o.Publisher == nil {
-		errs = append(errs, errors.New("publish: Publisher is nil"))
-	}
-	if min(o.Check, o.MinPause, o.MaxPause, o.Timeout) < 0 {
-		errs = append(errs, errors.New("publish: a duration is negative"))
-	}
-
-	if err := errors.Join(errs...); err != nil {
-		return nil, err
-	}
-
-	o.Check = cmp.Or(o.Check, DefaultCheck)
-	o.MinPause = cmp.Or(o.MinPause, DefaultMinPause)
-	// A first pause above the longest one would make the pauses shorter with each failure.
-	o.MaxPause = max(o.MinPause, cmp.Or(o.MaxPause, DefaultMaxPause))
-	o.Timeout = cmp.Or(o.Timeout, DefaultTimeout)
-	o.Logger = cmp.Or(o.Logger, slog.Default())
-
-	ctx, stop := context.WithCancel(context.Background())
-	w := &Worker{o: o, wake: make(chan struct{}, 1), stop: stop, done: make(chan struct{})}
-	go w.run(ctx)
-	return w, nil
-}
-
-// Wake makes the worker look for pending changes. It returns at once.
-func (w *Worker) Wake() {
-	select {
-	case w.wake <- struct{}{}:
-	default: // it will look anyway
-	}
+// Start starts a worker. A nil logger means slog.Default().
+func Start(source Source, publisher Publisher, logger *slog.Logger) *Worker {
+	w := &Worker{source: source, publisher: publisher, logger: cmp.Or(logger, slog.Default())}
+	w.Worker = worker.Start(worker.Task{Run: w.run, Retry: minPause, MaxRetry: maxPause})
+	return w
 }
 
 // Status returns the result of the last attempt.
@@ -165,56 +117,20 @@ func (w *Worker) Status() Status {
 	return w.status
 }
 
-// Close stops the worker and waits for its end. The next worker publishes pending
-// changes. Close may be called again.
-func (w *Worker) Close() error {
-	w.stop()
-	<-w.done
-	return nil
-}
-
-// run publishes what is pending until ctx ends.
-func (w *Worker) run(ctx context.Context) {
-	defer close(w.done)
-
-	pause := w.o.MinPause
-	for ctx.Err() == nil {
-		published, err := w.attempt(ctx)
-		if ctx.Err() != nil {
-			return
-		}
-		w.setStatus(published, err)
-
-		// Success is followed by a look at regular times, which Wake brings forward.
-		if err == nil {
-			pause = w.o.MinPause
-			sleep(ctx, w.o.Check, w.wake)
-			continue
-		}
-
-		// A decision of an administrator ends a refusal, which is no failure of a server.
-		var foreign *ForeignError
-		if errors.As(err, &foreign) {
-			sleep(ctx, w.o.Check, w.wake)
-			continue
-		}
-
-		// Waking does not shorten a pause after a failure. Half of it is random, so that several
-		// consoles do not try again together.
-		sleep(ctx, pause/2+rand.N(pause/2+1), nil)
-		pause = min(2*pause, w.o.MaxPause)
+// run publishes what is pending.
+func (w *Worker) run(ctx context.Context) (time.Duration, error) {
+	published, err := w.attempt(ctx)
+	if ctx.Err() != nil {
+		return 0, err
 	}
-}
+	w.setStatus(published, err)
 
-// sleep waits until d has passed, wake receives or ctx ends.
-func sleep(ctx context.Context, d time.Duration, wake <-chan struct{}) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	case <-wake:
+	// A decision of an administrator ends a refusal, which is no failure of a server.
+	var foreign *ForeignError
+	if errors.As(err, &foreign) {
+		err = nil
 	}
+	return check, err
 }
 
 // attempt publishes pending changes: those of overrides after the policies, whose owner alone
@@ -234,20 +150,20 @@ func (w *Worker) attempt(ctx context.Context) (published int64, err error) {
 // database: if another worker publishes a newer set in between, the label differs
 // and this older set does not replace it.
 func (w *Worker) policies(ctx context.Context) (published int64, owner Owner, err error) {
-	ctx, cancel := context.WithTimeout(ctx, w.o.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 
 	// Only the label that was read first may be replaced.
-	there, err := w.o.Publisher.Published(ctx)
+	there, err := w.publisher.Published(ctx)
 	if err != nil {
 		return 0, owner, err
 	}
 
-	version, published, known, err := w.o.Source.Pending(ctx)
+	version, published, known, err := w.source.Pending(ctx)
 	if err != nil {
 		return 0, owner, err
 	}
-	if owner, err = w.o.Source.Owner(ctx); err != nil {
+	if owner, err = w.source.Owner(ctx); err != nil {
 		return published, owner, err
 	}
 
@@ -265,7 +181,7 @@ func (w *Worker) policies(ctx context.Context) (published int64, owner Owner, er
 
 	// The set may be newer by now than the version that was pending. What is written down is the
 	// version of the set itself.
-	set, version, err := w.o.Source.Snapshot(ctx)
+	set, version, err := w.source.Snapshot(ctx)
 	if err != nil {
 		return published, owner, err
 	}
@@ -273,7 +189,7 @@ func (w *Worker) policies(ctx context.Context) (published int64, owner Owner, er
 		return published, owner, w.refused(ctx, owner, err)
 	}
 
-	return version, owner, w.o.Source.Published(ctx, version, known)
+	return version, owner, w.source.Published(ctx, version, known)
 }
 
 // setStatus stores the result of an attempt, and logs a change between success and
@@ -287,7 +203,7 @@ func (w *Worker) setStatus(published int64, err error) {
 	w.status = Status{At: now, Published: published}
 	if err == nil {
 		if before.Failures > 0 {
-			w.o.Logger.Info("publishing works again", "version", published, "failures", before.Failures)
+			w.logger.Info("publishing works again", "version", published, "failures", before.Failures)
 		}
 		return
 	}
@@ -304,8 +220,8 @@ func (w *Worker) setStatus(published int64, err error) {
 	}
 	switch foreign := w.status.Foreign(); {
 	case foreign != nil && before.Foreign() == nil:
-		w.o.Logger.Error("the policies are not published until an administrator takes over", "reason", foreign.Reason())
+		w.logger.Error("the policies are not published until an administrator takes over", "reason", foreign.Reason())
 	case foreign == nil && before.Failures == 0:
-		w.o.Logger.Warn("publishing fails; trying again until it works", "error", err)
+		w.logger.Warn("publishing fails; trying again until it works", "error", err)
 	}
 }

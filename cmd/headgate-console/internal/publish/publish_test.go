@@ -193,10 +193,7 @@ func (p *place) got() []int {
 
 func start(t *testing.T, d *database, p *place) *Worker {
 	t.Helper()
-	w, err := Start(Options{Source: d, Publisher: p, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := Start(d, p, slog.New(slog.DiscardHandler))
 	return w
 }
 
@@ -254,7 +251,7 @@ func TestWorkerPublishesWithoutWake(t *testing.T) {
 		defer w.Close()
 		synctest.Wait()
 		d.change()
-		time.Sleep(DefaultCheck)
+		time.Sleep(check)
 		synctest.Wait()
 		wantSizes(t, p, 1)
 	})
@@ -281,16 +278,16 @@ func TestWorkerRetriesUntilPublished(t *testing.T) {
 
 		// Pauses double up to a bound, and each is cut by up to its half so that workers do not
 		// come at once.
-		pause := DefaultMinPause
+		pause := minPause
 		for i := 1; i < len(p.asked); i++ {
 			if gap := p.asked[i] - p.asked[i-1]; gap < pause/2 || gap > pause {
 				t.Errorf("pause %d was %s, want %s to %s", i, gap, pause/2, pause)
 			}
-			pause = min(2*pause, DefaultMaxPause)
+			pause = min(2*pause, maxPause)
 		}
 
 		p.set(func(p *place) { p.away = false })
-		time.Sleep(DefaultMaxPause)
+		time.Sleep(maxPause)
 		synctest.Wait()
 
 		wantSizes(t, p, 10)
@@ -312,7 +309,7 @@ func TestWorkerRepublishesOnlyAMissingSet(t *testing.T) {
 
 		// Redis has lost the set; the worker finds that by its next check.
 		p.set(func(p *place) { p.label, p.origin = "", redissource.Origin{} })
-		time.Sleep(DefaultCheck)
+		time.Sleep(check)
 		synctest.Wait()
 
 		wantSizes(t, p, 1, 1)
@@ -360,12 +357,4 @@ func TestWorkersPublishEachSetOnce(t *testing.T) {
 		}
 		wantSizes(t, p, 1, 2, 3, 4, 5)
 	})
-}
-
-func TestStartReportsEveryMistake(t *testing.T) {
-	_, err := Start(Options{Check: -1})
-	joined, ok := err.(interface{ Unwrap() []error })
-	if !ok || len(joined.Unwrap()) != 3 {
-		t.Errorf("the error is %v, want three mistakes", err)
-	}
 }
