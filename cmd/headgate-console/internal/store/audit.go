@@ -38,48 +38,19 @@ type AuditQuery struct {
 
 // FindAudit returns the rows that q selects.
 func (t *Tx) FindAudit(q AuditQuery) ([]Audit, error) {
-	where, args := q.where()
-	return auditRows.all(t, where+" ORDER BY id DESC LIMIT ?", append(args, q.Limit)...)
-}
-
-// where returns the conditions of a, made of constants and placeholders, and the values of the
-// placeholders.
-func (a *AuditQuery) where() (string, []any) {
-	var conditions []string
-	var args []any
-	for _, c := range []struct {
-		condition string
-		text      string
-	}{
-		{"actor = ?", a.Actor}, {"object = ?", a.Object}, {"outcome = ?", a.Outcome},
-	} {
-		if c.text != "" {
-			conditions, args = append(conditions, c.condition), append(args, c.text)
-		}
-	}
+	var c conditions
+	c.addIf(q.Actor != "", "actor = ?", q.Actor)
+	c.addIf(q.Object != "", "object = ?", q.Object)
+	c.addIf(q.Outcome != "", "outcome = ?", q.Outcome)
 
 	// A group of actions is a range, so that the index of the column serves it. The range ends
 	// before "/", which is the character after ".".
-	if group, ok := strings.CutSuffix(a.Action, "."); ok {
-		conditions = append(conditions, "action >= ?", "action < ?")
-		args = append(args, a.Action, group+"/")
-	} else if a.Action != "" {
-		conditions, args = append(conditions, "action = ?"), append(args, a.Action)
-	}
+	group, isGroup := strings.CutSuffix(q.Action, ".")
+	c.addIf(isGroup, "action >= ? AND action < ?", q.Action, group+"/")
+	c.addIf(!isGroup && q.Action != "", "action = ?", q.Action)
 
-	for _, c := range []struct {
-		condition string
-		number    int64
-	}{
-		{"at >= ?", a.Since}, {"at < ?", a.Until}, {"id < ?", a.Before},
-	} {
-		if c.number != 0 {
-			conditions, args = append(conditions, c.condition), append(args, c.number)
-		}
-	}
-
-	if len(conditions) == 0 {
-		return "", nil
-	}
-	return " WHERE " + strings.Join(conditions, " AND "), args
+	c.addIf(q.Since != 0, "at >= ?", q.Since)
+	c.addIf(q.Until != 0, "at < ?", q.Until)
+	c.addIf(q.Before != 0, "id < ?", q.Before)
+	return auditRows.all(t, c.where()+" ORDER BY id DESC LIMIT ?", append(c.args, q.Limit)...)
 }

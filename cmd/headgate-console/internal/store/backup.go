@@ -178,13 +178,8 @@ func checkSchema(ctx context.Context, db *sql.DB) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrNoBackup, err)
 	}
-
-	files, err := migrationsOf(sqlite{})
-	if err != nil {
+	if err := checkKnown(version); err != nil {
 		return err
-	}
-	if version > len(files) {
-		return newerTables(version, len(files))
 	}
 	return is.check(ctx, version)
 }

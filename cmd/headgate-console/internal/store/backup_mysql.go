@@ -21,17 +21,12 @@ func (m mysql) backUp(ctx context.Context, db *sql.DB, file string) error {
 	defer from.Rollback()
 
 	version, err := versionOf(ctx, from)
+	if err == nil {
+		err = checkKnown(version)
+	}
 	if err != nil {
 		return err
 	}
-	files, err := migrationsOf(m)
-	if err != nil {
-		return err
-	}
-	if version > len(files) {
-		return newerTables(version, len(files))
-	}
-
 	tables, err := tablesOf(ctx, version)
 	if err != nil {
 		return err
@@ -50,12 +45,7 @@ func (m mysql) backUp(ctx context.Context, db *sql.DB, file string) error {
 		if _, err := to.ExecContext(ctx, "PRAGMA defer_foreign_keys = 1"); err != nil {
 			return err
 		}
-		for _, t := range tables {
-			if err := t.copyRows(ctx, from, to); err != nil {
-				return err
-			}
-		}
-		return to.Commit()
+		return copyTables(ctx, tables, from, to)
 	})
 }
 
@@ -98,20 +88,17 @@ func (d *DB) restore(ctx context.Context, backup sqlite, force bool) error {
 	}
 
 	// Both get the tables of this program.
-	files, err := migrationsOf(d.engine)
+	version := len(migrationsOf(d.engine))
+	tables, err := tablesOf(ctx, version)
 	if err != nil {
 		return err
 	}
-	tables, err := tablesOf(ctx, len(files))
-	if err != nil {
-		return err
-	}
-	if err := migrateAlone(ctx, d.engine, d.write, len(files)); err != nil {
+	if err := migrateAlone(ctx, d.engine, d.write, version); err != nil {
 		return err
 	}
 
 	return backup.written(ctx, func(file *sql.DB) error {
-		if err := migrateAlone(ctx, backup, file, len(files)); err != nil {
+		if err := migrateAlone(ctx, backup, file, version); err != nil {
 			return err
 		}
 		from, err := file.BeginTx(ctx, nil)
@@ -165,10 +152,5 @@ func (d *DB) replaceRows(ctx context.Context, from *sql.Tx, tables []table, forc
 			return err
 		}
 	}
-	for _, t := range tables {
-		if err := t.copyRows(ctx, from, to); err != nil {
-			return err
-		}
-	}
-	return to.Commit()
+	return copyTables(ctx, tables, from, to)
 }

@@ -75,9 +75,7 @@ func must(t testing.TB, err error) {
 // tablesOfNewest returns the tables of the newest version.
 func tablesOfNewest(t testing.TB) []table {
 	t.Helper()
-	files, err := migrationsOf(sqlite{})
-	must(t, err)
-	list, err := tablesOf(t.Context(), len(files))
+	list, err := tablesOf(t.Context(), len(migrationsOf(sqlite{})))
 	must(t, err)
 	return list
 }
@@ -396,9 +394,7 @@ func TestRestoreOnMariaDBInUseKeepsItsTables(t *testing.T) {
 
 	// By force they become those of this program.
 	must(t, Restore(t.Context(), url, file, true))
-	files, err := migrationsOf(e)
-	must(t, err)
-	if version, err := versionOf(t.Context(), db); version != len(files) || err != nil {
+	if version, err := versionOf(t.Context(), db); version != len(migrationsOf(e)) || err != nil {
 		t.Errorf("by force the tables have version %d, %v", version, err)
 	}
 }

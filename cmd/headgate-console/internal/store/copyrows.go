@@ -73,6 +73,17 @@ func (t table) row() []any {
 // maxBatchBytes bounds the texts of a statement that copies rows.
 const maxBatchBytes = 1 << 20
 
+// copyTables replaces the rows of tables in one transaction by those in another, and commits the
+// one that writes.
+func copyTables(ctx context.Context, tables []table, from, to *sql.Tx) error {
+	for _, t := range tables {
+		if err := t.copyRows(ctx, from, to); err != nil {
+			return err
+		}
+	}
+	return to.Commit()
+}
+
 // copyRows replaces the rows of a table in one transaction by those in another.
 func (t table) copyRows(ctx context.Context, from, to *sql.Tx) error {
 	if _, err := to.ExecContext(ctx, "DELETE FROM "+quoted(t.name)); err != nil {

@@ -30,13 +30,9 @@ type runner interface {
 func (d *DB) migrate(ctx context.Context, s *stage) error {
 	ctx, cancel := context.WithTimeout(ctx, migrationTimeout)
 	defer cancel()
-	files, err := migrationsOf(d.engine)
-	if err != nil {
-		return err
-	}
 	s.doing("the server, or another console that migrates")
 	return d.engine.alone(ctx, d.write, func(r runner) error {
-		if err := d.migrateTo(ctx, r, files, s); err != nil {
+		if err := d.migrateTo(ctx, r, migrationsOf(d.engine), s); err != nil {
 			return err
 		}
 		return d.identify(ctx, r, s)
@@ -45,13 +41,18 @@ func (d *DB) migrate(ctx context.Context, s *stage) error {
 
 // migrationsOf returns the files of the migrations of an engine, in their order. A statement of a
 // file stays as it is for good: a backup has to have what these statements make.
-func migrationsOf(e engine) ([]string, error) {
-	return fs.Glob(migrations, path.Join("migrations", e.name(), "*.sql"))
+func migrationsOf(e engine) []string {
+	files, _ := fs.Glob(migrations, path.Join("migrations", e.name(), "*.sql")) // the pattern is right
+	return files
 }
 
-// newerTables is the error of tables that a newer program has made.
-func newerTables(have, known int) error {
-	return fmt.Errorf("the tables have version %d, and this program knows %d: use a newer program", have, known)
+// checkKnown returns an error if a newer program has made the tables: this one does not know how
+// they are meant.
+func checkKnown(version int) error {
+	if known := len(migrationsOf(sqlite{})); version > known {
+		return fmt.Errorf("the tables have version %d, and this program knows %d: use a newer program", version, known)
+	}
+	return nil
 }
 
 // noVersion is the error of tables with a version that no program gives.
@@ -69,9 +70,8 @@ func (d *DB) migrateTo(ctx context.Context, r runner, files []string, s *stage) 
 		return err
 	}
 
-	// A newer program has changed the tables, and this one does not know how they are meant.
-	if have > len(files) {
-		return newerTables(have, len(files))
+	if err := checkKnown(have); err != nil {
+		return err
 	}
 	if have < 0 {
 		return noVersion(have)

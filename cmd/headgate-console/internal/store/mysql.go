@@ -121,29 +121,22 @@ func (mysql) alone(ctx context.Context, db *sql.DB, f func(runner) error) error 
 	return f(conn)
 }
 
-// The server's error numbers that the console distinguishes.
+// mysqlKinds has the server's error numbers that the console distinguishes.
+var mysqlKinds = map[uint16]kind{
+	1062: kindExists,
+	1451: kindReferenced, 1452: kindReferenced, // a row has children, or no parent
+	1020: kindContended, 1205: kindContended, 1213: kindContended, // changed since the first read, waited, deadlock
+	1021: kindFull, 1114: kindFull, // the disk, a table
+	1040: kindUnavailable, 1203: kindUnavailable, // too many connections
+	1044: kindUnavailable, 1045: kindUnavailable, 1049: kindUnavailable, // no access, no database
+	1053: kindUnavailable, 1290: kindUnavailable, 1792: kindUnavailable, // shutting down, reading only
+	1317: kindUnavailable, 1927: kindUnavailable, 1969: kindUnavailable, // killed, out of time
+}
+
+// Other errors of the server.
 const (
-	mysqlDuplicate      = 1062
 	mysqlDuplicateIndex = 1061
-	mysqlNoParent       = 1452
-	mysqlHasChildren    = 1451
-	mysqlLockWait       = 1205
-	mysqlDeadlock       = 1213
-	mysqlChanged        = 1020 // the row has changed since the transaction's first read
-	mysqlTooMany        = 1040 // too many connections
-	mysqlUserLimit      = 1203
-	mysqlShutdown       = 1053
-	mysqlReadOnly       = 1290
-	mysqlReadOnlyTx     = 1792
-	mysqlDiskFull       = 1021
-	mysqlTableFull      = 1114
-	mysqlAccessDenied   = 1045
-	mysqlNoDatabase     = 1049
 	mysqlNoTable        = 1146
-	mysqlDBDenied       = 1044
-	mysqlKilled         = 1317
-	mysqlKilledConn     = 1927
-	mysqlStatementTime  = 1969
 )
 
 // places has the name of the database. Consoles may know one server by several addresses, and a
@@ -165,30 +158,13 @@ func (mysql) repeated(err error) bool {
 func (mysql) kind(err error) kind {
 	var e *my.MySQLError
 	if errors.As(err, &e) {
-		return mysqlKind(e.Number)
+		return mysqlKinds[e.Number]
 	}
 	var n net.Error
 	var s syscall.Errno
 	if errors.As(err, &n) || errors.As(err, &s) || errors.Is(err, driver.ErrBadConn) ||
 		errors.Is(err, my.ErrInvalidConn) || errors.Is(err, my.ErrMalformPkt) ||
 		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return kindUnavailable
-	}
-	return kindOther
-}
-
-func mysqlKind(number uint16) kind {
-	switch number {
-	case mysqlDuplicate:
-		return kindExists
-	case mysqlNoParent, mysqlHasChildren:
-		return kindReferenced
-	case mysqlLockWait, mysqlDeadlock, mysqlChanged:
-		return kindContended
-	case mysqlDiskFull, mysqlTableFull:
-		return kindFull
-	case mysqlTooMany, mysqlUserLimit, mysqlShutdown, mysqlReadOnly, mysqlReadOnlyTx,
-		mysqlAccessDenied, mysqlNoDatabase, mysqlDBDenied, mysqlKilled, mysqlKilledConn, mysqlStatementTime:
 		return kindUnavailable
 	}
 	return kindOther

@@ -93,7 +93,7 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	logger := cmp.Or(o.Logger, slog.New(slog.DiscardHandler)).With("engine", e.name())
 	logger.InfoContext(ctx, "opening the database")
 	stage := newStage(logger, cmp.Or(o.remind, stageInterval))
-	defer stage.end()
+	defer stage.Close()
 
 	// What is opened is closed again if the rest fails.
 	if d.read, d.write, err = e.open(); err != nil {

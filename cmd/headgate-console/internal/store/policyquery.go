@@ -1,9 +1,6 @@
 package store
 
-import (
-	"slices"
-	"strings"
-)
+import "slices"
 
 // PolicyQuery selects a page of policies. The zero value selects none, because its
 // Limit is 0.
@@ -55,11 +52,12 @@ func (t *Tx) FindPolicies(q PolicyQuery) (page []Policy, total int64, err error)
 	if q.none() {
 		return nil, 0, nil
 	}
-	where, args := q.where()
-	if total, err = readOne[int64](t, "SELECT COUNT(*) FROM policies"+where, args...); err != nil {
+	c := q.conditions()
+	if total, err = readOne[int64](t, "SELECT COUNT(*) FROM policies"+c.where(), c.args...); err != nil {
 		return nil, 0, err
 	}
-	page, err = policyRows.all(t, where+q.Sort.orderBy()+" LIMIT ? OFFSET ?", append(args, q.Limit, q.Offset)...)
+	end := q.Sort.orderBy() + " LIMIT ? OFFSET ?"
+	page, err = policyRows.all(t, c.where()+end, append(c.args, q.Limit, q.Offset)...)
 	return page, total, err
 }
 
@@ -68,8 +66,8 @@ func (t *Tx) PolicyNames(q PolicyQuery) ([]string, error) {
 	if q.none() {
 		return nil, nil
 	}
-	where, args := q.where()
-	return readAll[string](t, "SELECT name FROM policies"+where+q.Sort.orderBy(), args...)
+	c := q.conditions()
+	return readAll[string](t, "SELECT name FROM policies"+c.where()+q.Sort.orderBy(), c.args...)
 }
 
 // PoliciesNamed returns the policies of these names, in no order.
@@ -90,39 +88,17 @@ func (p *PolicyQuery) none() bool { return p.Visible != nil && len(p.Visible) ==
 // listsApp begins the condition that a policy lists an application.
 const listsApp = "EXISTS (SELECT 1 FROM policy_apps x WHERE x.policy = policies.name AND x.app "
 
-// where returns the conditions, made of constants and placeholders, and the values
-// of the placeholders.
-func (p *PolicyQuery) where() (string, []any) {
-	var conditions []string
-	var args []any
-	add := func(condition string, values ...any) {
-		conditions = append(conditions, condition)
-		args = append(args, values...)
-	}
-
+func (p *PolicyQuery) conditions() (c conditions) {
 	// A policy that lists App is visible if App is.
 	if p.Visible != nil && !slices.Contains(p.Visible, p.App) {
-		add(listsApp+"IN "+tuples(1, len(p.Visible))+")", values(p.Visible)...)
+		c.addIf(true, listsApp+"IN "+tuples(1, len(p.Visible))+")", values(p.Visible)...)
 	}
-	if p.App != "" {
-		add(listsApp+"= ?)", p.App)
-	}
-
-	if p.Mode != "" {
-		add("mode = ?", p.Mode)
-	}
+	c.addIf(p.App != "", listsApp+"= ?)", p.App)
+	c.addIf(p.Mode != "", "mode = ?", p.Mode)
 
 	// The text of a search is a value like any other: what LIKE takes for a pattern is escaped in
 	// it.
-	if p.Search != "" {
-		add("search LIKE ? ESCAPE '!'", like(p.Search))
-	}
-	if p.Since != 0 {
-		add("updated_at >= ?", p.Since)
-	}
-
-	if len(conditions) == 0 {
-		return "", nil
-	}
-	return " WHERE " + strings.Join(conditions, " AND "), args
+	c.addIf(p.Search != "", "search LIKE ? ESCAPE '!'", like(p.Search))
+	c.addIf(p.Since != 0, "updated_at >= ?", p.Since)
+	return c
 }

@@ -130,6 +130,27 @@ func (r *rowsOf[R]) update(t *Tx, missing error, row R, conditions string, args 
 	return t.execOne(missing, q, append(r.values(nil, &row, false), args...)...)
 }
 
+// conditions are those of a query, made of constants and placeholders, and the values of the
+// placeholders.
+type conditions struct {
+	texts []string
+	args  []any
+}
+
+// addIf adds a condition if it is wanted.
+func (c *conditions) addIf(wanted bool, text string, args ...any) {
+	if wanted {
+		c.texts, c.args = append(c.texts, text), append(c.args, args...)
+	}
+}
+
+func (c *conditions) where() string {
+	if len(c.texts) == 0 {
+		return ""
+	}
+	return " WHERE " + strings.Join(c.texts, " AND ")
+}
+
 // readIn returns what a query reads whose last condition is that a column is one of keys.
 func readIn[R, K any](t *Tx, query string, keys []K, end string, args ...any) (list []R, err error) {
 	for some := range slices.Chunk(keys, maxKeys) {

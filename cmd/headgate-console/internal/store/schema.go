@@ -108,14 +108,11 @@ func withTables(ctx context.Context, version int, f func(*sql.DB) error) (err er
 
 // migrateAlone brings a database that no console uses to a version.
 func migrateAlone(ctx context.Context, e engine, db *sql.DB, version int) error {
-	files, err := migrationsOf(e)
-	if err != nil {
-		return err
-	}
+	files := migrationsOf(e)[:version]
 	d := &DB{engine: e, read: db, write: db}
 	stage := newStage(slog.New(slog.DiscardHandler), stageInterval)
-	defer stage.end()
-	return e.alone(ctx, db, func(r runner) error { return d.migrateTo(ctx, r, files[:version], stage) })
+	defer stage.Close()
+	return e.alone(ctx, db, func(r runner) error { return d.migrateTo(ctx, r, files, stage) })
 }
 
 // versionOf returns the version of the tables, which is at least 1.

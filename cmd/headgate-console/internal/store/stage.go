@@ -1,60 +1,37 @@
 package store
 
 import (
+	"context"
 	"log/slog"
-	"sync"
+	"sync/atomic"
 	"time"
+
+	"github.com/headgate/headgate/cmd/headgate-console/internal/worker"
 )
 
 // stageInterval is how often a stage reminds by default.
 const stageInterval = 10 * time.Second
 
-// stage is what [Open] is doing. It is logged again from time to time, so that a long start
-// is not silent.
+// stage is what [Open] is doing. It is logged again from time to time until Close is called, so
+// that a long start is not silent.
 type stage struct {
+	*worker.Worker
 	logger *slog.Logger
 	began  time.Time
-	stop   chan struct{}
-	done   chan struct{}
-
-	mu   sync.Mutex
-	what string // Guarded by mu.
+	what   atomic.Value // string
 }
 
-// newStage returns a stage that reminds until end is called.
 func newStage(logger *slog.Logger, every time.Duration) *stage {
-	s := &stage{logger: logger, began: time.Now(), stop: make(chan struct{}), done: make(chan struct{})}
-	go s.remind(every)
+	s := &stage{logger: logger, began: time.Now()}
+	s.Worker = worker.Start(worker.Task{Run: func(context.Context) (time.Duration, error) {
+		if since := time.Since(s.began); since >= every {
+			logger.Info("the database is not ready yet", "waiting_for", s.what.Load(),
+				"since", since.Round(time.Second))
+		}
+		return every, nil
+	}})
 	return s
 }
 
-// remind logs what is being done, again and again, until end is called.
-func (s *stage) remind(every time.Duration) {
-	defer close(s.done)
-	ticker := time.NewTicker(every)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-s.stop:
-			return
-		case <-ticker.C:
-			s.logger.Info("the database is not ready yet", "waiting_for", s.doing(""),
-				"since", time.Since(s.began).Round(time.Second))
-		}
-	}
-}
-
-// doing changes what is being done, unless what is "", and returns it.
-func (s *stage) doing(what string) string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if what != "" {
-		s.what = what
-	}
-	return s.what
-}
-
-func (s *stage) end() {
-	close(s.stop)
-	<-s.done
-}
+// doing changes what is being done.
+func (s *stage) doing(what string) { s.what.Store(what) }
