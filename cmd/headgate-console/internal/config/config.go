@@ -3,6 +3,7 @@
 package config
 
 import (
+	"cmp"
 	"crypto/tls"
 	"errors"
 	"flag"
@@ -54,9 +55,19 @@ type given struct {
 	listen, data, db, redis, prefix, cert, key, recover string
 	keyFile                                             string
 	identity                                            string
-	proxies, webhooks                                   []string
+	proxies, webhooks                                   texts
 	oidc                                                oidc.Options
 	insecure, secureCookies                             bool
+}
+
+// texts is the value of a flag that may be repeated.
+type texts []string
+
+func (t *texts) String() string { return strings.Join(*t, " ") }
+
+func (t *texts) Set(text string) error {
+	*t = append(*t, text)
+	return nil
 }
 
 // Parse reads a command line without the program's name, and the environment
@@ -70,41 +81,28 @@ func Parse(args []string, env func(string) string, usage io.Writer) (Config, err
 	}
 
 	// A flag comes before its variable.
-	if g.db == "" {
-		g.db = env(EnvDB)
-	}
-	if g.redis == "" {
-		g.redis = env(EnvRedis)
-	}
+	g.db = cmp.Or(g.db, env(EnvDB))
+	g.redis = cmp.Or(g.redis, env(EnvRedis))
+	g.oidc.Secret = cmp.Or(g.oidc.Secret, env(EnvOIDC))
 
-	// From here on every mistake is kept, and the next value is read nevertheless.
-	var errs []error
+	// Every mistake is kept, and the next value is read nevertheless.
+	var bad [10]error
 	if flags.NArg() > 0 {
-		errs = append(errs, fmt.Errorf("the argument %q is not a flag", flags.Arg(0)))
+		bad[0] = fmt.Errorf("the argument %q is not a flag", flags.Arg(0))
 	}
 
 	c := Config{Listen: g.listen, RedisPrefix: g.prefix, Recover: g.recover}
-	var err error
-	c.DB, err = Database(g.db, g.data)
-	errs = append(errs, err)
-	c.Keys, err = g.secretKeys(env)
-	errs = append(errs, err)
-	c.Redis, err = g.redisOptions()
-	errs = append(errs, err)
-	c.TLS, err = g.tls()
-	errs = append(errs, err, g.checkListen(), g.checkPrefix())
+	c.DB, bad[1] = Database(g.db, g.data)
+	c.Keys, bad[2] = g.secretKeys(env)
+	c.Redis, bad[3] = g.redisOptions()
+	c.TLS, bad[4] = g.tls()
+	c.Provider, bad[5] = g.provider()
+	c.Proxies, bad[6] = g.trustedProxies()
+	c.Webhooks, bad[7] = g.webhookNetworks()
+	bad[8], bad[9] = g.checkListen(), g.checkPrefix()
 
 	c.Secure = c.TLS != nil || g.secureCookies
-	if g.oidc.Secret == "" {
-		g.oidc.Secret = env(EnvOIDC)
-	}
-	c.Provider, err = g.provider()
-	errs = append(errs, err)
-
-	c.Proxies, err = g.trustedProxies()
-	errs = append(errs, err)
-	c.Webhooks, err = g.webhookNetworks()
-	return c, errors.Join(append(errs, err)...)
+	return c, errors.Join(bad[:]...)
 }
 
 func (g *given) flags(usage io.Writer) *flag.FlagSet {
@@ -141,21 +139,15 @@ func (g *given) flags(usage io.Writer) *flag.FlagSet {
 		"send cookies by TLS alone, if a proxy adds TLS; not needed with -tls-cert")
 
 	// Who names the user, other than the console's own log-in.
-	f.Func("trusted-proxy", "`address or CIDR` of a proxy whose X-Forwarded-For is believed; "+
-		"may be repeated", func(s string) error {
-		g.proxies = append(g.proxies, s)
-		return nil
-	})
+	f.Var(&g.proxies, "trusted-proxy",
+		"`address or CIDR` of a proxy whose X-Forwarded-For is believed; may be repeated")
 	f.StringVar(&g.identity, "identity-header", "",
 		"`name` of the header in which the trusted proxies name the user, who needs no password; "+
 			"they must remove it from requests of clients")
 	g.oidcFlags(f)
 
-	f.Func("webhook-allow", "internal `address or CIDR` to which webhooks may send alerts, "+
-		"such as 10.0.0.0/8; may be repeated", func(s string) error {
-		g.webhooks = append(g.webhooks, s)
-		return nil
-	})
+	f.Var(&g.webhooks, "webhook-allow",
+		"internal `address or CIDR` to which webhooks may send alerts, such as 10.0.0.0/8; may be repeated")
 
 	f.StringVar(&g.recover, "recover", "",
 		"make this `user` an administrator with a new password, print the password, and exit")

@@ -12,15 +12,8 @@ import (
 
 // trustedProxies returns the trusted proxies, or nil for none.
 func (g *given) trustedProxies() (*trustedproxy.Proxies, error) {
-	var errs []error
-	var trusted []netip.Prefix
-	for _, s := range g.proxies {
-		p, err := parseNetwork(s)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("-trusted-proxy: %q %w", s, err))
-		}
-		trusted = append(trusted, p)
-	}
+	trusted, err := networks("-trusted-proxy", g.proxies)
+	errs := []error{err}
 
 	// A header that no proxy may set would be a mistake that shows only at the first log-in.
 	if g.identity != "" {
@@ -32,10 +25,23 @@ func (g *given) trustedProxies() (*trustedproxy.Proxies, error) {
 		}
 	}
 
-	if len(errs) > 0 || len(trusted) == 0 {
-		return nil, errors.Join(errs...)
+	if err := errors.Join(errs...); err != nil || len(trusted) == 0 {
+		return nil, err
 	}
 	return trustedproxy.New(trusted, g.identity)
+}
+
+// networks reads the addresses and CIDR prefixes of a flag.
+func networks(flag string, texts []string) (list []netip.Prefix, err error) {
+	var errs []error
+	for _, s := range texts {
+		p, err := parseNetwork(s)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %q %w", flag, s, err))
+		}
+		list = append(list, p)
+	}
+	return list, errors.Join(errs...)
 }
 
 // parseNetwork reads an address or a CIDR prefix.
@@ -68,18 +74,9 @@ func parseNetwork(s string) (netip.Prefix, error) {
 
 // webhookNetworks returns the internal networks to which alerts may be sent, or nil for none.
 func (g *given) webhookNetworks() (*webhook.Networks, error) {
-	var errs []error
-	var allowed []netip.Prefix
-	for _, s := range g.webhooks {
-		p, err := parseNetwork(s)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("-webhook-allow: %q %w", s, err))
-		}
-		allowed = append(allowed, p)
-	}
-
-	if len(errs) > 0 || len(allowed) == 0 {
-		return nil, errors.Join(errs...)
+	allowed, err := networks("-webhook-allow", g.webhooks)
+	if err != nil || len(allowed) == 0 {
+		return nil, err
 	}
 	return webhook.NewNetworks(allowed), nil
 }

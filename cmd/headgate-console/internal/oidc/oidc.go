@@ -3,6 +3,7 @@
 package oidc
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/subtle"
@@ -95,12 +96,8 @@ func New(o Options) (*Provider, error) {
 	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("oidc: %w", err)
 	}
-	if o.UserClaim == "" {
-		o.UserClaim = "preferred_username"
-	}
-	if o.GroupsClaim == "" {
-		o.GroupsClaim = "groups"
-	}
+	o.UserClaim = cmp.Or(o.UserClaim, "preferred_username")
+	o.GroupsClaim = cmp.Or(o.GroupsClaim, "groups")
 	if o.Clock == nil {
 		o.Clock = time.Now
 	}
@@ -280,7 +277,7 @@ func (p *Provider) discover(ctx context.Context) (*oauth2.Config, *oidc.IDTokenV
 	return &oauth2.Config{
 		ClientID: p.o.ClientID, ClientSecret: p.o.Secret, Endpoint: d.found.Endpoint(),
 		RedirectURL: p.o.PublicURL + CallbackPath,
-		Scopes:      []string{oidc.ScopeOpenID, "profile", "email", "groups"}[:p.scopes()],
+		Scopes:      p.scopes(),
 	}, d.found.Verifier(&oidc.Config{ClientID: p.o.ClientID, Now: p.o.Clock}), nil
 }
 
@@ -313,12 +310,13 @@ func (p *Provider) discovery(ctx context.Context) *discovery {
 	return d
 }
 
-// scopes returns how many scopes to ask for: that of groups is not known to every provider.
-func (p *Provider) scopes() int {
-	if len(p.o.Groups) == 0 {
-		return 3
+// scopes returns what to ask for: the scope of groups is not known to every provider.
+func (p *Provider) scopes() []string {
+	list := []string{oidc.ScopeOpenID, "profile", "email"}
+	if len(p.o.Groups) > 0 {
+		list = append(list, "groups")
 	}
-	return 4
+	return list
 }
 
 func refused(why string) error { return fmt.Errorf("%w: %s", ErrRefused, why) }
