@@ -137,17 +137,6 @@ func (k kindChoice) Text(name, label, help string) textField {
 	return textField{field, label, k.values.Get(field), help, k.mistakes}
 }
 
-// kindHelp explains each kind of condition.
-var kindHelp = map[service.AlertKind]string{
-	service.AlertRefused: "In the last whole minutes. Refusals because of a ban count too, and shadow " +
-		"policies refuse none.",
-	service.AlertBypassed: "Redis does not answer an instance, which counts in its own memory, or passes or refuses " +
-		"all requests.",
-	service.AlertPolicies: "An instance does not accept the newest version, or leaves policies out that it cannot " +
-		"carry out.",
-	service.AlertRedis: "It does not answer the console. This concerns all applications.",
-}
-
 func hookPath(id string) string { return "/alerts?webhook=" + url.QueryEscape(id) }
 
 func alertsPage(r *request) error {
@@ -216,7 +205,7 @@ func (r *request) open(p *alerts) error {
 	for _, k := range service.AlertKinds() {
 		kind := k.Default.Kind
 		p.Kinds = append(p.Kinds, kindChoice{
-			KindOfAlert: k, Kind: kind, Help: kindHelp[kind], values: p.Values, mistakes: p.Mistakes,
+			KindOfAlert: k, Kind: kind, Help: vocabulary.Conditions[kind], values: p.Values, mistakes: p.Mistakes,
 			Checked: slices.Contains(p.Values["conditions"], string(kind)),
 		})
 	}

@@ -28,9 +28,9 @@ func blank() draft {
 // draftOf returns the form that was sent.
 func draftOf(sent url.Values) draft {
 	d := draft{"apps": sent["apps"]}
-	for _, in := range inputs {
-		if in.name != "apps" {
-			d[in.name] = []string{strings.TrimSpace(strings.ReplaceAll(sent.Get(in.name), "\r\n", "\n"))}
+	for _, in := range vocabulary.Inputs {
+		if in.Name != "apps" {
+			d[in.Name] = []string{strings.TrimSpace(strings.ReplaceAll(sent.Get(in.Name), "\r\n", "\n"))}
 		}
 	}
 	return d

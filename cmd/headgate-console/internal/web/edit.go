@@ -59,7 +59,7 @@ func appsToBegin(own []string, wanted string) []string {
 func (r *request) newDraft() (d draft, needs string, err error) {
 	var p policy.Policy
 	from, template := r.query("from"), r.query("template")
-	at := slices.IndexFunc(starts(), func(s start) bool { return s.Policy.Name == template })
+	at := slices.IndexFunc(vocabulary.Starts, func(s start) bool { return s.Policy.Name == template })
 	switch {
 	case from != "":
 		// A copy begins in shadow, as every new policy does, whatever the mode of its original is.
@@ -72,7 +72,7 @@ func (r *request) newDraft() (d draft, needs string, err error) {
 	case at < 0:
 		return d, "", service.ErrNotFound
 	default:
-		p, needs = starts()[at].Policy, starts()[at].Needs
+		p, needs = vocabulary.Starts[at].Policy, vocabulary.Starts[at].Needs
 	}
 
 	// The name of the original, or of the start, is often taken, and then gets a number.

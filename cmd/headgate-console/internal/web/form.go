@@ -114,17 +114,17 @@ func previewOf(d draft, p policy.Policy, own, show mistakes) preview {
 		out.Drawing = drawingPath(out.Limit)
 	}
 
-	for _, in := range inputs {
-		for _, text := range show[in.name] {
-			out.Faults = append(out.Faults, fault{in.name, in.words, text})
+	for _, in := range vocabulary.Inputs {
+		for _, text := range show[in.Name] {
+			out.Faults = append(out.Faults, fault{in.Name, in.Words, text})
 		}
-		if len(own[in.name]) > 0 {
-			out.Open = append(out.Open, fault{in.name, in.words, own[in.name][0]})
+		if len(own[in.Name]) > 0 {
+			out.Open = append(out.Open, fault{in.Name, in.Words, own[in.Name][0]})
 		}
 	}
 
-	for _, part := range parts {
-		part.Said, part.Open = part.of(d), show.anyIn(part.inputs...)
+	for _, part := range vocabulary.Parts {
+		part.Said, part.Open = part.of(d), show.anyIn(part.Inputs...)
 		out.Parts = append(out.Parts, part)
 	}
 	return out
@@ -143,53 +143,20 @@ func describe(p policy.Policy, own mistakes) string {
 }
 
 // control is an input of the form, or a place for mistakes of several.
-type control struct{ name, words string }
-
-// inputs are all of them, in the order of the page.
-var inputs = []control{
-	{"", "Policy"}, {"version", "Version"}, {"name", "Name"}, {"apps", "Applications"}, {"description", "Description"},
-	{"methods", "Methods"}, {"path", "Path"}, {"host", "Host"}, {"except", "Paths left out"}, {"headers", "Headers"},
-	{"query", "Query"}, {"claims", "Claims"}, {"key", "For"}, {"key_other", "Key"}, {"quota", "Requests"},
-	{"period", "Period"}, {"unit", "Unit of the period"}, {"calendar", "Calendar"}, {"limit", "Limit"},
-	{"algorithm", "Counted by"}, {"burst", "At once at most"}, {"debt", "In debt at most"}, {"segments", "Segments"},
-	{"aligned", "By the clock"}, {"tz", "Time zone"}, {"start", "First day"}, {"cost", "Cost of a request"},
-	{"refund", "Answers that do not count"}, {"count_only", "Answers that count"}, {"plans", "Plans"},
-	{"plan_by", "Plan by"}, {"overrides", "Limits of single keys"}, {"on_limit", "Over the limit"},
-	{"wait", "Longest wait"}, {"ban_after", "Ban after"}, {"ban_within", "Refusals within"}, {"ban_for", "Ban for"},
-	{"ban_max", "Longest ban"}, {"access", "Exceptions"}, {"allow_networks", "Networks not limited"},
-	{"allow_keys", "Keys not limited"}, {"deny_networks", "Networks refused at once"},
-	{"deny_keys", "Keys refused at once"}, {"deny_others", "All others refused at once"},
-	{"deny_status", "Refused at once with"}, {"on_store_error", "If Redis is away"}, {"mode", "Mode"},
-	{"enforce", "In force for"}, {"warn", "Reported from"}, {"priority", "Priority"}, {"comment", "Comment"},
-}
+type control struct{ Name, Words string }
 
 // wordsOf returns the name of an input for people.
 func wordsOf(name string) string {
-	return inputs[slices.IndexFunc(inputs, func(in control) bool { return in.name == name })].words
+	inputs := vocabulary.Inputs
+	return inputs[slices.IndexFunc(inputs, func(in control) bool { return in.Name == name })].Words
 }
 
 // part is a part of the form that is folded to one line.
 type part struct {
 	ID, Add string // Add names what can be added
-	inputs  []string
+	Inputs  []string
 	Said    string // what it has, or ""
 	Open    bool   // something in it is wrong
-}
-
-// parts are all parts, in the order of the page.
-var parts = []part{
-	{ID: "described", Add: "description", inputs: []string{"description"}},
-	{ID: "narrowed", Add: "host, paths left out, headers, query, claims",
-		inputs: []string{"host", "except", "headers", "query", "claims"}},
-	{ID: "counting", Add: "burst, debt, exact window, calendar, at the same time",
-		inputs: []string{"algorithm", "burst", "debt", "segments", "aligned", "tz", "start"}},
-	{ID: "priced", Add: "cost, answers that count", inputs: []string{"cost", "refund", "count_only"}},
-	{ID: "planned", Add: "plans, limits of single keys", inputs: []string{"plans", "plan_by", "overrides"}},
-	{ID: "banning", Add: "ban callers who go on", inputs: []string{"ban_after", "ban_within", "ban_for", "ban_max"}},
-	{ID: "excepting", Add: "callers who always pass, or never", inputs: []string{
-		"access", "allow_networks", "allow_keys", "deny_networks", "deny_keys", "deny_others", "deny_status"}},
-	{ID: "gradual", Add: "share of the callers, early report, priority",
-		inputs: []string{"enforce", "warn", "priority"}},
 }
 
 // of says in one line what a draft has of the part.
@@ -201,13 +168,13 @@ func (p part) of(d draft) string {
 	}
 
 	var said []string
-	for _, name := range p.inputs {
+	for _, name := range p.Inputs {
 		text := strings.Join(strings.FieldsFunc(d.Get(name), func(c rune) bool { return c == '\n' }), ", ")
-		at := slices.IndexFunc(choices[name], func(c choice) bool { return c.Value == text })
+		at := slices.IndexFunc(choices(name), func(c choice) bool { return c.Value == text })
 		switch {
 		case text == "" || text == "gcra":
 		case at >= 0:
-			said = append(said, choices[name][at].Words)
+			said = append(said, choices(name)[at].Words)
 		case text == "yes":
 			said = append(said, wordsOf(name))
 		case name == "description":
@@ -221,11 +188,11 @@ func (p part) of(d draft) string {
 
 // Part returns a part by its ID.
 func (f form) Part(id string) part {
-	return f.Preview.Parts[slices.IndexFunc(parts, func(p part) bool { return p.ID == id })]
+	return f.Preview.Parts[slices.IndexFunc(f.Preview.Parts, func(p part) bool { return p.ID == id })]
 }
 
 // Starts are the policies to begin with.
-func (form) Starts() []start { return starts() }
+func (form) Starts() []start { return vocabulary.Starts }
 
 // PathOf returns the address of the form with a start, which keeps the application.
 func (f form) PathOf(s start) string {
@@ -305,7 +272,7 @@ type option struct {
 // Options returns the options of an input.
 func (f form) Options(name string) []option {
 	var list []option
-	for _, c := range choices[name] {
+	for _, c := range choices(name) {
 		o := option{choice: c, Chosen: c.Value == f.Get(name)}
 		if name == "key" {
 			o.Lack = f.Lacks[c.Value]

@@ -93,8 +93,8 @@ func (r *request) showList(status int, q service.Query, m mistakes) error {
 	}
 
 	l := list{
-		Query: q, Apps: apps, Modes: modes(), Spans: changeSpans(), Total: page.Total, Page: page.Page.Page,
-		Pages: page.Pages, Columns: columns(q), Orders: orders(), Here: listValues(q).Encode(), CanAdd: ownsSome(apps),
+		Query: q, Apps: apps, Modes: modes(), Spans: choices("changed"), Total: page.Total, Page: page.Page.Page,
+		Pages: page.Pages, Columns: columns(q), Orders: choices("sort"), Here: listValues(q).Encode(), CanAdd: ownsSome(apps),
 		Manager:  r.access.CanManage(),
 		Filtered: q.Search != "" || q.Mode != "" || q.Changed != "" || q.Refusing,
 		Usual:    usualFilters(q), Late: page.Late && r.Fleet != nil, Wide: drawing.SparkWidth(24), Mistakes: m,
@@ -199,12 +199,6 @@ func ownsSome(apps []service.App) bool {
 	return slices.ContainsFunc(apps, func(a service.App) bool { return a.Role == service.Owner })
 }
 
-// changeSpans are the spans in which a policy was changed last.
-func changeSpans() []choice {
-	return []choice{{Value: "day", Words: "The last day"}, {Value: "week", Words: "The last week"},
-		{Value: "month", Words: "The last 30 days"}}
-}
-
 // queryOf reads the query of a list. The service refuses impossible values.
 func queryOf(u url.Values) service.Query {
 	page, err := strconv.Atoi(u.Get("page"))
@@ -243,15 +237,6 @@ func listPath(q service.Query, page int) string {
 	q.Page = page
 	path := "/policies?" + listValues(q).Encode()
 	return strings.TrimSuffix(path, "?")
-}
-
-// orders are the orders that the form offers, for screens without the heads of the columns.
-func orders() []choice {
-	return []choice{
-		{Value: "", Words: "Name"}, {Value: "-share", Words: "Share refused"},
-		{Value: "-refused", Words: "Number refused"}, {Value: "-updated", Words: "Changed last"},
-		{Value: "mode", Words: "Mode"}, {Value: "priority", Words: "Priority"},
-	}
 }
 
 // OtherOrder names the order of the list if the form does not offer it, or is "".

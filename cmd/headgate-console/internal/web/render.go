@@ -123,60 +123,7 @@ func (r *request) frame(title string) frame {
 	return frame{
 		Title: title, Section: section, User: r.access.User, Groups: groups(section, r.access.CanManage()),
 		Ready: r.access.User != "" && !r.access.MustChangePassword && !r.access.MustSetUpSecondFactor,
-		Done:  messages()[r.query("done")], Full: r.access.User != "" && r.Service.Full(),
-	}
-}
-
-// messages returns the texts that confirm an action.
-func messages() map[string]string {
-	return map[string]string{
-		"created":    "The policy was created.",
-		"saved":      "The changes were saved.",
-		"deleted":    "The policy was deleted. It is among the deleted policies, and can be restored.",
-		"rolledback": "The policy was rolled back.",
-		"undone":     "The change was undone.",
-		"removed":    "The change was undone: the policy is deleted again.",
-		"until":      "The mode was changed, and goes back by itself.",
-		"stays":      "The policy stays as it is.",
-		"mode":       "The mode was changed.",
-		"bulk":       "The policies were changed.",
-		"unchanged":  "The policies are so already. Nothing was changed.",
-		"imported":   "The import was carried out.",
-		"reset":      "The key was reset.",
-		"lifted":     "The ban was lifted.",
-		"banned":     "The key was banned. The list of bans shows it in a moment.",
-		"granted":    "The units were granted.",
-		"taken":      "The granted units were revoked.",
-		"charged":    "The units were charged.",
-		"partly":     "Not all of the units were charged: the debt of the key is full.",
-		"allowed":    "The policy does not limit the key any longer.",
-		"ownlimit":   "The key has a limit of its own.",
-		"nolimit":    "The key has no limit of its own any longer.",
-		"override":   "The override was saved.",
-		"nooverride": "The override was removed.",
-		"app":        "The application was added.",
-		"appsaved":   "The description was saved.",
-		"appdeleted": "The application was deleted.",
-		"role":       "The role was saved.",
-		"status":     "The user was changed.",
-		"hook":       "The webhook was saved.",
-		"hookon":     "The webhook was turned on.",
-		"hookoff":    "The webhook was turned off. Messages that waited are not sent.",
-		"settings":   "The settings were saved.",
-		"takeover":   "The policies of this database are being published.",
-		"password":   "Your password was changed. All your other sessions were ended.",
-		"ended":      "The session was ended.",
-		"setup":      "The set-up has ended. Please begin again.",
-		"factoroff":  "The second factor was turned off.",
-		"recovered":  "You are signed in with a recovery code, which does not work again.",
-
-		"factorremoved": "The second factor was removed, and all sessions of the user were ended.",
-
-		"hookdeleted": "The webhook was deleted.",
-
-		"revoked": "The token was revoked.",
-		"tokens":  "All tokens of the user were revoked.",
-		"out":     "You are signed out.",
+		Done:  vocabulary.Done[r.query("done")], Full: r.access.User != "" && r.Service.Full(),
 	}
 }
 
@@ -217,41 +164,5 @@ type remark struct {
 // at returns the mistakes of a field.
 func at(m mistakes, field string) remark { return remark{field, m[field]} }
 
-// labels are the names of fields for people.
-var labels = map[string]string{
-	"name":           "Name",
-	"description":    "Description",
-	"apps":           "Applications",
-	"limit":          "Limit",
-	"cost":           "Cost of a request",
-	"refund":         "Answers that do not count",
-	"count_only":     "Answers that count",
-	"plans":          "Plans",
-	"plan_by":        "Plan by",
-	"overrides":      "Limits of single keys",
-	"key":            "Counted for",
-	"key_limit":      "Limit of this key",
-	"match.methods":  "Methods",
-	"match.host":     "Host",
-	"match.path":     "Path",
-	"match.except":   "Paths left out",
-	"match.headers":  "Headers",
-	"match.query":    "Query",
-	"match.claims":   "Claims",
-	"access":         "Exceptions",
-	"on_limit":       "Over the limit",
-	"enforce":        "In force for",
-	"warn":           "Reported from",
-	"ban":            "Ban",
-	"on_store_error": "If the store fails",
-	"units":          "Units",
-	"until":          "Until",
-	"mode":           "Mode",
-	"priority":       "Priority",
-	"comment":        "Comment",
-	"at":             "From",
-	"zone":           "Time zone",
-}
-
 // label returns the name of a field for people.
-func label(field string) string { return cmp.Or(labels[field], field) }
+func label(field string) string { return cmp.Or(vocabulary.Labels[field], field) }

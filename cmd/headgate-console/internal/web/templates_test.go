@@ -23,7 +23,7 @@ func TestStarts(t *testing.T) {
 
 	page := b.get("/new").want(http.StatusOK)
 	var names []string
-	for _, s := range starts() {
+	for _, s := range vocabulary.Starts {
 		name := s.Policy.Name
 		names = append(names, name)
 		t.Run(name, func(t *testing.T) {
@@ -194,7 +194,7 @@ func TestFormOrderAndFolds(t *testing.T) {
 
 	folds := func(a *answer) (open []string, said map[string]string) {
 		said = map[string]string{}
-		for _, p := range parts {
+		for _, p := range vocabulary.Parts {
 			n := a.byID(p.ID)
 			if has(n, "open") {
 				open = append(open, p.ID)
