@@ -72,7 +72,7 @@ func fullStates(secret string) []part {
 // readings only show something.
 func readings() []state {
 	list := asked("admin",
-		"/", "/stats", "/search", "/search?q=many", "/search?q=%3Cb%3E", "/?app=shop", "/?app=shop&range=15m",
+		"/", "/search", "/search?q=many", "/search?q=%3Cb%3E", "/?app=shop", "/?app=shop&range=15m",
 		"/?app=unused&range=30d",
 		"/policies", "/policies?page=2", "/policies?sort=-share&search=many-1", "/policies?search=nothing", "/policies?app=shop&mode=shadow",
 		"/policies?app="+longApp, "/policies?search=%3Cb%3E", "/deleted",

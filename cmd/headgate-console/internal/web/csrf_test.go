@@ -61,7 +61,7 @@ func TestGetChangesNothing(t *testing.T) {
 	b := w.as("admin")
 
 	// All forms are sent, but with their values in the address, from where nothing may be read.
-	for _, r := range routes() {
+	for _, r := range routes {
 		path, isPost := strings.CutPrefix(r.pattern, "POST ")
 		if !isPost || path == "/login" || path == "/logout" || strings.HasPrefix(path, "/account/password") {
 			continue
@@ -138,7 +138,7 @@ func TestHeadersGuardEveryAnswer(t *testing.T) {
 	w := newWorld(t)
 	w.policy("p", "5/1m")
 	b := w.as("admin")
-	for _, r := range routes() {
+	for _, r := range routes {
 		// The drawing and the export are files, with headers of their own.
 		path, isGet := strings.CutPrefix(r.pattern, "GET ")
 		if !isGet || path == "/drawing.svg" || path == "/export" {

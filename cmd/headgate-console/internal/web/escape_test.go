@@ -207,7 +207,7 @@ func TestEscapeTextsInURLs(t *testing.T) {
 			"/policies?search=" + q, "/policies?app=" + q, "/policies?sort=" + q, "/policies?mode=" + q,
 			"/policies/" + url.PathEscape(text), "/users/" + url.PathEscape(text),
 			"/audit?actor=" + q + "&since=" + q + "&action=" + q, "/keys?policy=" + q, "/keys?key=" + q, "/keys?view=" + q,
-			"/keys?app=" + q, "/stats?app=" + q, "/?app=" + q + "&range=" + q, "/live?app=" + q,
+			"/keys?app=" + q, "/?app=" + q + "&range=" + q, "/live?app=" + q,
 			"/login?next=" + q, "/validate?name=" + q + "&quota=" + q,
 			"/apps/delete?name=" + q, "/policies?done=" + q, "/drawing.svg?limit=" + q,
 		} {

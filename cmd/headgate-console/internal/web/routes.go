@@ -1,7 +1,5 @@
 package web
 
-import "slices"
-
 // route is a page, or the action of a form.
 type route struct {
 	pattern string
@@ -16,138 +14,104 @@ type route struct {
 }
 
 // routes are all routes of the pages, apart from files.
-func routes() []route {
-	return slices.Concat(entryRoutes(), policyRoutes(), keyRoutes(), alertRoutes(), transferRoutes(),
-		managementRoutes(), accountRoutes())
-}
+var routes = []route{
+	// The traffic, and the way in and out.
+	{pattern: "GET /{$}", answer: trafficPage},
+	{pattern: "GET /live", answer: liveTraffic, poll: true},
+	{pattern: "GET /search", answer: searchPage},
+	{pattern: "GET /login", answer: loginPage, open: true},
+	{pattern: "POST /login", answer: login, open: true},
+	{pattern: "GET /login/code", answer: codePage, open: true},
+	{pattern: "POST /login/code", answer: loginCode, open: true},
+	{pattern: "GET /login/oidc", answer: oidcBegin, open: true},
+	{pattern: "GET /login/oidc/callback", answer: oidcEnd, open: true},
+	{pattern: "POST /logout", answer: logout},
 
-// entryRoutes are the routes of the traffic, and of the way in and out.
-func entryRoutes() []route {
-	return []route{
-		{pattern: "GET /{$}", answer: trafficPage},
-		{pattern: "GET /live", answer: liveTraffic, poll: true},
-		{pattern: "GET /search", answer: searchPage},
-		{pattern: "GET /stats", answer: oldStats},
-		{pattern: "GET /login", answer: loginPage, open: true},
-		{pattern: "POST /login", answer: login, open: true},
-		{pattern: "GET /login/code", answer: codePage, open: true},
-		{pattern: "POST /login/code", answer: loginCode, open: true},
-		{pattern: "GET /login/oidc", answer: oidcBegin, open: true},
-		{pattern: "GET /login/oidc/callback", answer: oidcEnd, open: true},
-		{pattern: "POST /logout", answer: logout},
-	}
-}
+	// Policies, their list and their form.
+	{pattern: "GET /policies", answer: listPage},
+	{pattern: "POST /policies/bulk", answer: bulkChange},
+	{pattern: "POST /policies/undo", answer: undoBulk},
+	{pattern: "GET /deleted", answer: deletedPage},
+	{pattern: "GET /banner", answer: liveBanner, poll: true},
+	{pattern: "GET /unable", answer: liveUnable, poll: true},
+	// One policy.
+	{pattern: "GET /new", answer: newPage},
+	{pattern: "POST /new", answer: create},
+	{pattern: "GET /policies/{name}", answer: policyPage},
+	{pattern: "GET /policies/{name}/live", answer: livePolicy, poll: true},
+	{pattern: "GET /policies/{name}/edit", answer: editPage},
+	{pattern: "POST /policies/{name}/edit", answer: update},
+	{pattern: "POST /policies/{name}/mode", answer: setMode},
+	{pattern: "POST /policies/{name}/overrides", answer: setOverride},
+	{pattern: "GET /policies/{name}/delete", answer: deletePage},
+	{pattern: "POST /policies/{name}/delete", answer: remove},
+	{pattern: "GET /policies/{name}/history", answer: historyPage},
+	{pattern: "GET /policies/{name}/diff", answer: comparePage},
+	{pattern: "POST /policies/{name}/rollback", answer: rollback},
+	{pattern: "POST /policies/{name}/undo", answer: takeBack},
+	{pattern: "POST /policies/{name}/pause", answer: pausePolicy},
+	// The preview of a form.
+	{pattern: "GET /validate", answer: validate},
+	{pattern: "GET /drawing.svg", answer: draw},
 
-// policyRoutes are the routes of policies, their list and their form.
-func policyRoutes() []route {
-	return []route{
-		{pattern: "GET /policies", answer: listPage},
-		{pattern: "POST /policies/bulk", answer: bulkChange},
-		{pattern: "POST /policies/undo", answer: undoBulk},
-		{pattern: "GET /deleted", answer: deletedPage},
-		{pattern: "GET /banner", answer: liveBanner, poll: true},
-		{pattern: "GET /unable", answer: liveUnable, poll: true},
+	// Keys.
+	{pattern: "GET /keys", answer: keysPage},
+	{pattern: "GET /keys/live", answer: liveKeys, poll: true},
+	{pattern: "POST /keys/try", answer: tryRequest},
+	{pattern: "POST /keys/reset", answer: resetKey},
+	{pattern: "POST /keys/ban", answer: banKey},
+	{pattern: "POST /keys/lift", answer: liftBan},
+	{pattern: "POST /keys/limit", answer: limitKey},
+	{pattern: "POST /keys/allow", answer: allowKey},
+	{pattern: "POST /keys/grant", answer: grantKey},
+	{pattern: "POST /keys/revoke", answer: revokeKey},
+	{pattern: "POST /keys/debit", answer: debitKey},
 
-		// One policy.
-		{pattern: "GET /new", answer: newPage},
-		{pattern: "POST /new", answer: create},
-		{pattern: "GET /policies/{name}", answer: policyPage},
-		{pattern: "GET /policies/{name}/live", answer: livePolicy, poll: true},
-		{pattern: "GET /policies/{name}/edit", answer: editPage},
-		{pattern: "POST /policies/{name}/edit", answer: update},
-		{pattern: "POST /policies/{name}/mode", answer: setMode},
-		{pattern: "POST /policies/{name}/overrides", answer: setOverride},
-		{pattern: "GET /policies/{name}/delete", answer: deletePage},
-		{pattern: "POST /policies/{name}/delete", answer: remove},
-		{pattern: "GET /policies/{name}/history", answer: historyPage},
-		{pattern: "GET /policies/{name}/diff", answer: comparePage},
-		{pattern: "POST /policies/{name}/rollback", answer: rollback},
-		{pattern: "POST /policies/{name}/undo", answer: takeBack},
-		{pattern: "POST /policies/{name}/pause", answer: pausePolicy},
+	// Alerts.
+	{pattern: "GET /alerts", answer: alertsPage},
+	{pattern: "POST /alerts", answer: createHook},
+	{pattern: "POST /alerts/{webhook}", answer: updateHook},
+	{pattern: "POST /alerts/{webhook}/status", answer: switchHook},
+	{pattern: "POST /alerts/{webhook}/secret", answer: renewHook},
+	{pattern: "POST /alerts/{webhook}/test", answer: testHook},
+	{pattern: "POST /alerts/{webhook}/delete", answer: deleteHook},
 
-		// The preview of a form.
-		{pattern: "GET /validate", answer: validate},
-		{pattern: "GET /drawing.svg", answer: draw},
-	}
-}
+	// Imports and exports.
+	{pattern: "GET /import", answer: importPage},
+	{pattern: "POST /import", answer: sendImport, maxBytes: maxImport, admit: admitImport},
+	{pattern: "GET /export", answer: export},
 
-// keyRoutes are the routes of keys.
-func keyRoutes() []route {
-	return []route{
-		{pattern: "GET /keys", answer: keysPage},
-		{pattern: "GET /keys/live", answer: liveKeys, poll: true},
-		{pattern: "POST /keys/try", answer: tryRequest},
-		{pattern: "POST /keys/reset", answer: resetKey},
-		{pattern: "POST /keys/ban", answer: banKey},
-		{pattern: "POST /keys/lift", answer: liftBan},
-		{pattern: "POST /keys/limit", answer: limitKey},
-		{pattern: "POST /keys/allow", answer: allowKey},
-		{pattern: "POST /keys/grant", answer: grantKey},
-		{pattern: "POST /keys/revoke", answer: revokeKey},
-		{pattern: "POST /keys/debit", answer: debitKey},
-	}
-}
+	// Applications, users, the audit log and the settings.
+	{pattern: "GET /apps", answer: appsPage},
+	{pattern: "POST /apps", answer: createApp},
+	{pattern: "POST /apps/describe", answer: describeApp},
+	{pattern: "GET /apps/delete", answer: deleteAppPage},
+	{pattern: "POST /apps/delete", answer: deleteApp},
+	{pattern: "GET /users", answer: usersPage},
+	{pattern: "POST /users", answer: createUser},
+	{pattern: "GET /users/{name}", answer: userPage},
+	{pattern: "POST /users/{name}/role", answer: setRole},
+	{pattern: "POST /users/{name}/status", answer: setStatus},
+	{pattern: "POST /users/{name}/password", answer: resetPassword},
+	{pattern: "POST /users/{name}/second-factor", answer: removeFactor},
+	{pattern: "POST /users/{name}/tokens", answer: endTokensOf},
+	{pattern: "GET /audit", answer: auditPage},
+	{pattern: "GET /audit/export", answer: exportAudit},
+	{pattern: "GET /takeover", answer: takeoverPage},
+	{pattern: "POST /takeover", answer: takeOver},
+	{pattern: "GET /settings", answer: settingsPage},
+	{pattern: "POST /settings", answer: saveSettings},
+	{pattern: "POST /settings/backup", answer: downloadBackup},
 
-// alertRoutes are the routes of alerts.
-func alertRoutes() []route {
-	return []route{
-		{pattern: "GET /alerts", answer: alertsPage},
-		{pattern: "POST /alerts", answer: createHook},
-		{pattern: "POST /alerts/{webhook}", answer: updateHook},
-		{pattern: "POST /alerts/{webhook}/status", answer: switchHook},
-		{pattern: "POST /alerts/{webhook}/secret", answer: renewHook},
-		{pattern: "POST /alerts/{webhook}/test", answer: testHook},
-		{pattern: "POST /alerts/{webhook}/delete", answer: deleteHook},
-	}
-}
-
-// transferRoutes are the routes of imports and exports.
-func transferRoutes() []route {
-	return []route{
-		{pattern: "GET /import", answer: importPage},
-		{pattern: "POST /import", answer: sendImport, maxBytes: maxImport, admit: admitImport},
-		{pattern: "GET /export", answer: export},
-	}
-}
-
-// managementRoutes are the routes of applications, users, the audit log and the settings.
-func managementRoutes() []route {
-	return []route{
-		{pattern: "GET /apps", answer: appsPage},
-		{pattern: "POST /apps", answer: createApp},
-		{pattern: "POST /apps/describe", answer: describeApp},
-		{pattern: "GET /apps/delete", answer: deleteAppPage},
-		{pattern: "POST /apps/delete", answer: deleteApp},
-		{pattern: "GET /users", answer: usersPage},
-		{pattern: "POST /users", answer: createUser},
-		{pattern: "GET /users/{name}", answer: userPage},
-		{pattern: "POST /users/{name}/role", answer: setRole},
-		{pattern: "POST /users/{name}/status", answer: setStatus},
-		{pattern: "POST /users/{name}/password", answer: resetPassword},
-		{pattern: "POST /users/{name}/second-factor", answer: removeFactor},
-		{pattern: "POST /users/{name}/tokens", answer: endTokensOf},
-		{pattern: "GET /audit", answer: auditPage},
-		{pattern: "GET /audit/export", answer: exportAudit},
-		{pattern: "GET /takeover", answer: takeoverPage},
-		{pattern: "POST /takeover", answer: takeOver},
-		{pattern: "GET /settings", answer: settingsPage},
-		{pattern: "POST /settings", answer: saveSettings},
-		{pattern: "POST /settings/backup", answer: downloadBackup},
-	}
-}
-
-// accountRoutes are the routes of a user's own account.
-func accountRoutes() []route {
-	return []route{
-		{pattern: "GET /account", answer: accountPage},
-		{pattern: "POST /account/password", answer: changePassword},
-		{pattern: "GET /account/second-factor", answer: factorPage},
-		{pattern: "POST /account/second-factor", answer: beginFactor},
-		{pattern: "POST /account/second-factor/confirm", answer: confirmFactor},
-		{pattern: "POST /account/second-factor/codes", answer: renewRecovery},
-		{pattern: "POST /account/second-factor/off", answer: disableFactor},
-		{pattern: "POST /account/sessions/end", answer: endSession},
-		{pattern: "POST /account/tokens", answer: createToken},
-		{pattern: "POST /account/tokens/revoke", answer: revokeToken},
-	}
+	// A user's own account.
+	{pattern: "GET /account", answer: accountPage},
+	{pattern: "POST /account/password", answer: changePassword},
+	{pattern: "GET /account/second-factor", answer: factorPage},
+	{pattern: "POST /account/second-factor", answer: beginFactor},
+	{pattern: "POST /account/second-factor/confirm", answer: confirmFactor},
+	{pattern: "POST /account/second-factor/codes", answer: renewRecovery},
+	{pattern: "POST /account/second-factor/off", answer: disableFactor},
+	{pattern: "POST /account/sessions/end", answer: endSession},
+	{pattern: "POST /account/tokens", answer: createToken},
+	{pattern: "POST /account/tokens/revoke", answer: revokeToken},
 }

@@ -15,7 +15,7 @@ import (
 // Every address that a page asks for by itself is one that keeps no session.
 func TestPagesPollRoutesThatKeepNoSession(t *testing.T) {
 	polled := map[string]bool{}
-	for _, r := range routes() {
+	for _, r := range routes {
 		if r.poll {
 			polled[strings.TrimPrefix(r.pattern, "GET ")] = true
 		}

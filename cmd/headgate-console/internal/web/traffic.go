@@ -129,15 +129,6 @@ func liveTraffic(r *request) error {
 	return r.fragment("traffic", "live", o)
 }
 
-// oldStats leads from the former address to the page.
-func oldStats(r *request) error {
-	u := url.Values{}
-	if app := r.query("app"); app != "" {
-		u.Set("app", app)
-	}
-	return r.seeOther("/?"+u.Encode(), "")
-}
-
 func (r *request) overview() (o overview, err error) {
 	o = overview{Every: r.query("refresh") != "", Manager: r.access.CanManage(), Redis: r.Fleet != nil}
 	ctx := r.req.Context()

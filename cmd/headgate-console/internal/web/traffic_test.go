@@ -51,7 +51,6 @@ func TestTrafficNeedsARole(t *testing.T) {
 
 	// An application in which one has no role is not there.
 	b.get("/?app=b").want(http.StatusNotFound)
-	b.get("/stats?app=a").goes("/?app=a")
 
 	if got := b.get("/?app=a&refresh=5"); !strings.Contains(got.text, `<meta http-equiv="refresh" content="5">`) {
 		t.Error("without JavaScript nothing is refreshed")

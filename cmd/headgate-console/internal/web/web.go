@@ -88,7 +88,7 @@ func New(o Options) (http.Handler, error) {
 // has no such method.
 func (s *site) mux() http.Handler {
 	mux := http.NewServeMux()
-	for _, r := range routes() {
+	for _, r := range routes {
 		if r.open {
 			mux.Handle(r.pattern, s.public(r.answer))
 			continue
