@@ -116,27 +116,9 @@ type overridesQuery struct {
 
 // overridesPlan is what an import of overrides changes.
 type overridesPlan struct {
-	Digest   string           `json:"base"`
-	Changes  int              `json:"changes"`
-	Policies []overrideCounts `json:"policies"`
-	Steps    []overrideStep   `json:"steps"`
+	service.OverridesPlan
+	Changes int `json:"changes"`
 	progress
-}
-
-type overrideCounts struct {
-	Policy    string `json:"policy"`
-	Set       int    `json:"set"`
-	Removed   int    `json:"removed"`
-	Unchanged int    `json:"unchanged"`
-	Missing   int    `json:"missing"`
-	Ended     int    `json:"ended"`
-}
-
-type overrideStep struct {
-	Policy string `json:"policy"`
-	Key    string `json:"key"`
-	Before string `json:"before"`
-	After  string `json:"after"`
 }
 
 func (c *call) planOverrides(in *overridesQuery) (overridesPlan, error) {
@@ -186,9 +168,5 @@ func (c *call) transferOverrides(
 	}
 
 	p, err := do(c.ctx(), c.actor.Saying(in.Comment), i)
-	return overridesPlan{
-		p.Digest, p.Changes(),
-		mapped(p.Policies, func(o service.OverrideCounts) overrideCounts { return overrideCounts(o) }),
-		mapped(p.Steps, func(o service.OverrideStep) overrideStep { return overrideStep(o) }), progress{},
-	}, err
+	return overridesPlan{p, p.Changes(), progress{}}, err
 }

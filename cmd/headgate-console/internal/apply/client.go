@@ -10,9 +10,11 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
 	"github.com/headgate/headgate/policy"
 )
 
@@ -28,14 +30,10 @@ type plan struct {
 }
 
 type step struct {
-	Name    string  `json:"name"`
-	Action  string  `json:"action"`
-	Before  version `json:"before"`
-	Changes []struct {
-		Field  string `json:"field"`
-		Before string `json:"before"`
-		After  string `json:"after"`
-	} `json:"changes"`
+	Name    string           `json:"name"`
+	Action  string           `json:"action"`
+	Before  version          `json:"before"`
+	Changes []service.Change `json:"changes"`
 }
 
 type version struct {
@@ -65,30 +63,17 @@ func (p *plan) changesAnything() bool { return p.count(keep) < len(p.Steps) }
 
 // isSame reports whether two plans do the same to the same versions.
 func (p *plan) isSame(q *plan) bool {
-	if len(p.Steps) != len(q.Steps) {
-		return false
-	}
-	for i := range p.Steps {
-		a, b := &p.Steps[i], &q.Steps[i]
-		if a.Name != b.Name || a.Action != b.Action || a.Before != b.Before {
-			return false
-		}
-	}
-	return true
+	return slices.EqualFunc(p.Steps, q.Steps, func(a, b step) bool {
+		return a.Name == b.Name && a.Action == b.Action && a.Before == b.Before
+	})
 }
 
 // problem is an error of the API.
 type problem struct {
-	Status int     `json:"-"`
-	Code   string  `json:"code"`
-	Detail string  `json:"detail"`
-	Errors []fault `json:"errors"`
-}
-
-type fault struct {
-	Policy  string `json:"policy"`
-	Field   string `json:"field"`
-	Message string `json:"message"`
+	Status int             `json:"-"`
+	Code   string          `json:"code"`
+	Detail string          `json:"detail"`
+	Errors []service.Fault `json:"errors"`
 }
 
 func (p *problem) Error() string { return p.Detail }

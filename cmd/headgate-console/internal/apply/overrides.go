@@ -49,22 +49,8 @@ func (r *reader) addOverrides(path string, data []byte) {
 
 // overridesPlan is what an import of overrides changes, as the API answers.
 type overridesPlan struct {
-	Base     string `json:"base"`
-	Changes  int    `json:"changes"`
-	Policies []struct {
-		Policy    string `json:"policy"`
-		Set       int    `json:"set"`
-		Removed   int    `json:"removed"`
-		Unchanged int    `json:"unchanged"`
-		Missing   int    `json:"missing"`
-		Ended     int    `json:"ended"`
-	} `json:"policies"`
-	Steps []struct {
-		Policy string `json:"policy"`
-		Key    string `json:"key"`
-		Before string `json:"before"`
-		After  string `json:"after"`
-	} `json:"steps"`
+	service.OverridesPlan
+	Changes int `json:"changes"`
 
 	// Later are the policies of the files that are written first, and whose overrides are compared
 	// then.
@@ -178,7 +164,7 @@ func (w *worker) carryOutOverrides(ctx context.Context, over *overridesPlan, pri
 		return nil
 	}
 
-	done, err := w.sendOverrides(ctx, w.reader.overrides, over.Base, "api", "overrides")
+	done, err := w.sendOverrides(ctx, w.reader.overrides, over.Digest, "api", "overrides")
 	if isMoved(err) {
 		return errOverridesConflict
 	}

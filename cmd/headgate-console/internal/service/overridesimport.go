@@ -83,23 +83,29 @@ type OverridesImport struct {
 
 // OverridesPlan is what an import of overrides changes.
 type OverridesPlan struct {
-	Policies []OverrideCounts // by name
-	Steps    []OverrideStep   // the first hundred, by policy and key
-	Digest   string           // differs from that of a plan of other changes
+	Policies []OverrideCounts `json:"policies"` // by name
+	Steps    []OverrideStep   `json:"steps"`    // the first hundred, by policy and key
+	Digest   string           `json:"base"`     // differs from that of a plan of other changes
 }
 
 // OverrideCounts are how many overrides of a policy an import sets, removes, and leaves as they
 // are.
 type OverrideCounts struct {
-	Policy       string
-	Set, Removed int
-	Unchanged    int // of the import
-	Missing      int // that the import does not have, and that stay
-	Ended        int // of the import, that have ended, and are as if it did not have them
+	Policy    string `json:"policy"`
+	Set       int    `json:"set"`
+	Removed   int    `json:"removed"`
+	Unchanged int    `json:"unchanged"` // of the import
+	Missing   int    `json:"missing"`   // that the import does not have, and that stay
+	Ended     int    `json:"ended"`     // of the import, that have ended, and are as if it did not have them
 }
 
 // OverrideStep is the change of one override. A text is "" if there is none.
-type OverrideStep struct{ Policy, Key, Before, After string }
+type OverrideStep struct {
+	Policy string `json:"policy"`
+	Key    string `json:"key"`
+	Before string `json:"before"`
+	After  string `json:"after"`
+}
 
 // Changes returns how many overrides the plan changes.
 func (o *OverridesPlan) Changes() (n int) {
