@@ -42,7 +42,7 @@ func writeDocs(dir, flags string, tables []Table) error {
 
 const intro = `# Benchmarks
 
-This page is written, charts and all, by one command:
+For those who compare. One command writes the page with its charts:
 
 ` + "```" + `sh
 go -C bench run . %s-docs ../docs

@@ -101,6 +101,8 @@ func code(texts ...string) string {
 
 const intro = `# Paths, routers and policies
 
+For those who limit by path, and ask which spellings of it a client may try.
+
 A client must not avoid a policy by another spelling of its path. A policy therefore
 counts every spelling that some router takes for its path. It may count more spellings
 than the router at hand serves, but no other path.
