@@ -3,6 +3,7 @@ package service
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -40,9 +41,7 @@ func TestImportIsRefusedBeforeItsTextIsRead(t *testing.T) {
 			}
 
 			done, err := w.AdmitImport(ctx, row.actor, row.i.Compare)
-			if (err == nil) != row.read {
-				t.Errorf("%s is admitted with %v", row.what, err)
-			}
+			equal(t, fmt.Sprintf("%s is admitted with %v", row.what, err), err == nil, row.read)
 			if err == nil {
 				done()
 			}
@@ -80,9 +79,7 @@ func TestPlacesAreBounded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := p.takeSoon(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(p.takeSoon(t.Context()))
 
 		// Both are taken: the next one waits for ten seconds, or until its client goes.
 		began := time.Now()
@@ -132,9 +129,7 @@ func TestImportsOfAUserComeOneByOne(t *testing.T) {
 		}
 		second()
 		other()
-		if len(p.of) != 0 {
-			t.Errorf("%d users are remembered", len(p.of))
-		}
+		equal(t, "users are remembered", len(p.of), 0)
 	})
 }
 
@@ -150,9 +145,7 @@ func TestImportsOfOneUserTakeOnePlace(t *testing.T) {
 		go func() { failed <- errOf(w.AdmitImport(ctx, owner, false)) }()
 	}
 	other := must(w.AdmitImport(t.Context(), w.admin, false))
-	if n := len(w.imports); n != 2 {
-		t.Errorf("%d places are taken, want 2", n)
-	}
+	equal(t, "places are taken", len(w.imports), 2)
 
 	cancel()
 	for range cap(failed) {

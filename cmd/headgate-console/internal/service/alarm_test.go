@@ -422,9 +422,7 @@ func TestMessagesAreTriedAgain(t *testing.T) {
 
 		w.clock.pass(10*time.Second - 1)
 		w.deliver()
-		if len(r.ids) != 1 {
-			t.Errorf("%d messages before the pause has ended", len(r.ids))
-		}
+		equal(t, "messages before the pause has ended", len(r.ids), 1)
 
 		w.clock.pass(1)
 		w.deliver()
@@ -707,9 +705,7 @@ func TestMessagesAreBounded(t *testing.T) {
 
 	var waiting int64
 	w.must(w.db.View(t.Context(), func(tx *store.Tx) (err error) { waiting, err = tx.CountWaiting(h.ID); return err }))
-	if waiting != maxWaiting {
-		t.Errorf("%d messages wait", waiting)
-	}
+	equal(t, "messages wait", waiting, maxWaiting)
 
 	// Of those that have ended, the newest are kept. Five more than the bound are made.
 	for range KeptDeliveries + 5 {
@@ -724,9 +720,7 @@ func TestMessagesAreBounded(t *testing.T) {
 		return err
 	}))
 
-	if ended != KeptDeliveries {
-		t.Errorf("%d messages are kept", ended)
-	}
+	equal(t, "messages are kept", ended, KeptDeliveries)
 }
 
 // Names that a receiver may take for markup or for people are only in the data.
@@ -841,13 +835,13 @@ func TestMessageIsDocumented(t *testing.T) {
 	block, _, _ = strings.Cut(block, "```")
 	var want bytes.Buffer
 	if err := json.Compact(&want, []byte(block)); err != nil {
-		t.Fatal(err)
+		t.Error(err)
 	}
 
 	// Read and written again, it has all fields in the order of the console's messages.
 	var m message
 	if err := json.Unmarshal(want.Bytes(), &m); err != nil {
-		t.Fatal(err)
+		t.Error(err)
 	}
 	if got := text(m); got != want.String() {
 		t.Errorf("the documentation has\n%s\nand the console sends\n%s", &want, got)

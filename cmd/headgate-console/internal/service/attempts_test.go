@@ -120,9 +120,7 @@ func TestDeviceIsKnownForOneUserAndPassword(t *testing.T) {
 
 	// A browser that is known already gets no other secret.
 	device := login("x", userPassword, "")
-	if got := login("x", userPassword, device); got != "" {
-		t.Errorf("a known device became %q", got)
-	}
+	equal(t, "the new device of a known one", login("x", userPassword, device), "")
 
 	if got := login("y", userPassword, device); got == "" || got == device {
 		t.Errorf("the device of another user became %q", got)
@@ -140,9 +138,7 @@ func TestDeviceIsKnownForOneUserAndPassword(t *testing.T) {
 
 	w.must(w.db.View(t.Context(), func(tx *store.Tx) error {
 		list, err := tx.DevicesOf("y")
-		if len(list) != maxDevices {
-			t.Errorf("%d devices are known, want %d", len(list), maxDevices)
-		}
+		equal(t, "devices are known", len(list), maxDevices)
 		return err
 	}))
 }

@@ -166,9 +166,7 @@ func TestAuditCSVHasEveryEntryOnce(t *testing.T) {
 			t.Errorf("%d rows of %d entries, want %d", len(rows)-1, len(seen), more)
 		}
 
-		if n := len(w.entries(AuditQuery{Action: "audit.export"})); n != 1 {
-			t.Errorf("%d exports are in the audit log, want 1", n)
-		}
+		equal(t, "exports in the audit log", len(w.entries(AuditQuery{Action: "audit.export"})), 1)
 	})
 }
 

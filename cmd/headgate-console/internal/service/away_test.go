@@ -40,9 +40,7 @@ func TestDatabaseOutageLosesNothing(t *testing.T) {
 		t.Errorf("%+v %v", now, err)
 	}
 
-	if _, err := w.Login(ctx, FirstUser, adminPassword, Meta{}); err != nil {
-		t.Error(err)
-	}
+	must(w.Login(ctx, FirstUser, adminPassword, Meta{}))
 }
 
 func TestDatabaseFrozenIsUnavailableInTime(t *testing.T) {
@@ -90,9 +88,7 @@ func TestDatabaseKilledWriterLeavesNothing(t *testing.T) {
 		t.Errorf("%+v", rows)
 	}
 
-	if err := w.DeletePolicy(ctx, w.admin, "p", 1); err != nil {
-		t.Error(err)
-	}
+	w.must(w.DeletePolicy(ctx, w.admin, "p", 1))
 }
 
 func TestDatabaseLockedIsUnavailable(t *testing.T) {
@@ -121,7 +117,5 @@ func TestDatabaseLockedIsUnavailable(t *testing.T) {
 	}
 
 	must(conn.ExecContext(t.Context(), "ROLLBACK"))
-	if _, err = w.UpdatePolicy(t.Context(), w.admin, p); err != nil {
-		t.Error(err)
-	}
+	must(w.UpdatePolicy(t.Context(), w.admin, p))
 }

@@ -2,6 +2,7 @@ package service
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -20,9 +21,7 @@ func TestBackupIsRestored(t *testing.T) {
 		w.create(sample("later", "a"))
 
 		// The file has no name any more.
-		if _, err := os.Stat(f.Name()); !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("%s is left: %v", f.Name(), err)
-		}
+		wantErr(t, fmt.Sprintf("%s is left", f.Name()), errOf(os.Stat(f.Name())), os.ErrNotExist)
 		data := must(io.ReadAll(f))
 		file := filepath.Join(t.TempDir(), "backup")
 		w.must(os.WriteFile(file, data, 0o600))
@@ -88,9 +87,7 @@ func TestBackupHasItsPlaceUntilItIsClosed(t *testing.T) {
 
 	// Another close gives back no place of others.
 	w.must(f.Close())
-	if err := f.Close(); !errors.Is(err, os.ErrClosed) {
-		t.Errorf("the second close: %v", err)
-	}
+	wantErr(t, "the second close", f.Close(), os.ErrClosed)
 	if len(w.backups) != 0 {
 		t.Error("the place is not given back")
 	}

@@ -159,9 +159,7 @@ func TestBulkRacesAreAllOrNothing(t *testing.T) {
 			// The winner has changed all of its list, and the loser is told of the 8 that are in
 			// both.
 			changed := map[int]int{0: 12, 1: 8}[won]
-			if n := len(lost.Conflicts); n != 8 {
-				t.Errorf("round %d: %d policies are in conflict, want 8", round, n)
-			}
+			equal(t, fmt.Sprintf("round %d: policies in conflict", round), len(lost.Conflicts), 8)
 
 			got := 0
 			for i, v := range w.versions(names...) {
@@ -169,9 +167,7 @@ func TestBulkRacesAreAllOrNothing(t *testing.T) {
 					got++
 				}
 			}
-			if got != changed {
-				t.Errorf("round %d: %d policies were changed, want %d", round, got, changed)
-			}
+			equal(t, fmt.Sprintf("round %d: policies that were changed", round), got, changed)
 
 			w.mustChange(names)
 		}
@@ -204,9 +200,7 @@ func TestBulkIsRefusedForOnePolicyThatIsNotTheirs(t *testing.T) {
 		} {
 			before := w.refusals()
 			wantErr(t, name, errOf(w.SwitchPolicies(ctx, owner, row.list, policy.Off)), row.want)
-			if n := w.refusals() - before; n != 1 {
-				t.Errorf("%s: the audit log has %d refusals, want 1", name, n)
-			}
+			equal(t, fmt.Sprintf("%s: the audit log has refusals", name), w.refusals()-before, 1)
 
 			if rows := w.entries(AuditQuery{Outcome: Refused, Object: row.object}); len(rows) == 0 ||
 				rows[0].Actor != "owner" || rows[0].Action != "policy.update" {
@@ -221,9 +215,7 @@ func TestBulkIsRefusedForOnePolicyThatIsNotTheirs(t *testing.T) {
 		}
 
 		for _, v := range w.versions("mine", "shared", "theirs") {
-			if v.Version != 1 {
-				t.Errorf("%s was changed", v.Name)
-			}
+			equal(t, fmt.Sprintf("the version of %s", v.Name), v.Version, 1)
 		}
 	})
 }

@@ -141,9 +141,7 @@ func TestCreditMistakes(t *testing.T) {
 	// How many units fit under a plan is not known here, but under a limit of the key's own.
 	wantFault(t, "a plan", errOf(w.DebitKey(t.Context(), w.admin, "plans", "bob", 1, store.charge)), "policy")
 	wantFault(t, "too many", errOf(w.DebitKey(t.Context(), w.admin, "plans", "alice", 58, store.charge)), "units")
-	if store.calls != 0 {
-		t.Errorf("Redis was asked %d times", store.calls)
-	}
+	equal(t, "times that Redis was asked", store.calls, 0)
 	if _, err = w.DebitKey(t.Context(), w.admin, "plans", "alice", 57, store.charge); err != nil || store.calls != 1 {
 		t.Error(err)
 	}

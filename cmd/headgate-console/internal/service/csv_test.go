@@ -17,7 +17,7 @@ func TestCSVHasNoFormula(t *testing.T) {
 		var b strings.Builder
 		w := csv.NewWriter(&b)
 		if err := w.Write([]string{"1", inert(text), "2"}); err != nil {
-			t.Fatal(err)
+			t.Error(err)
 		}
 		w.Flush()
 
@@ -43,8 +43,6 @@ func TestCSVHasNoFormula(t *testing.T) {
 
 	// Texts that are harmless stay as they are.
 	for _, text := range []string{"", "x", "a-b", "a=b; c", "192.0.2.1;x", "{\"limit\":\"-1\"}", "é; ü", "\xff"} {
-		if got := inert(text); got != text {
-			t.Errorf("%q becomes %q", text, got)
-		}
+		equal(t, "a plain text", inert(text), text)
 	}
 }

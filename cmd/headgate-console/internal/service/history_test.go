@@ -1,6 +1,7 @@
 package service
 
 import (
+	"fmt"
 	"reflect"
 	"testing"
 	"time"
@@ -163,9 +164,7 @@ func TestDiffSeesEveryTable(t *testing.T) {
 		for j, after := range tables {
 			a, b := sample("p", "a"), sample("p", "a")
 			a.Match.Query, b.Match.Query = before, after
-			if got := len(Diff(a, b)) == 1; got != (i != j) {
-				t.Errorf("%v and %v: differ: %t", before, after, got)
-			}
+			equal(t, fmt.Sprintf("%v and %v differ", before, after), len(Diff(a, b)) == 1, i != j)
 		}
 	}
 }

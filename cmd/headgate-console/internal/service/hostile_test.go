@@ -241,9 +241,7 @@ func TestRefusalOfHostileNameIsInTheAuditLog(t *testing.T) {
 			wantErr(t, "users", errOf(w.Users(t.Context(), x)), ErrDenied)
 			wantErr(t, "an application", w.CreateApp(t.Context(), x, name, name), ErrDenied)
 
-			if n := w.refusals() - before; n != 2 {
-				t.Errorf("%.10q: the audit log has %d refusals, want 2", name, n)
-			}
+			equal(t, fmt.Sprintf("%.10q: the audit log has refusals", name), w.refusals()-before, 2)
 		}
 	})
 }

@@ -33,9 +33,7 @@ func TestImportRestoresAnExport(t *testing.T) {
 			data := must(w.Export(ctx, w.admin, format, ""))
 
 			plan := must(w.Import(ctx, w.admin, Import{Data: data, Format: format, Missing: RemoveMissing}))
-			if got := plan.Counts(); !reflect.DeepEqual(got, map[string]int{keep: 2}) {
-				t.Errorf("the import of an unchanged export did %v", got)
-			}
+			equal(t, "the import of an unchanged export did", plan.Counts(), map[string]int{keep: 2})
 		}
 
 		// One of the two has this limit, and it alone is changed.
@@ -43,9 +41,7 @@ func TestImportRestoresAnExport(t *testing.T) {
 		edited := strings.ReplaceAll(string(data), "limit: 100/1m", "limit: 200/1m")
 
 		plan := must(w.Import(ctx, w.admin, Import{Data: []byte(edited), Format: YAML}))
-		if got := plan.Counts(); !reflect.DeepEqual(got, map[string]int{keep: 1, updated: 1}) {
-			t.Errorf("the import did %v", got)
-		}
+		equal(t, "what the import did", plan.Counts(), map[string]int{keep: 1, updated: 1})
 
 		// The export from before has the old version of it: an import goes over no newer change.
 		_, err := w.Import(ctx, w.admin, Import{Data: data, Format: YAML})
@@ -82,9 +78,7 @@ func TestPlanImportPredictsImport(t *testing.T) {
 			t.Errorf("the plan is %v, want %v", got, want)
 		}
 
-		if _, err := w.Policy(ctx, w.admin, "new"); !errors.Is(err, ErrNotFound) {
-			t.Errorf("a plan created a policy: %v", err)
-		}
+		wantErr(t, "the policy of a plan", errOf(w.Policy(ctx, w.admin, "new")), ErrNotFound)
 
 		in.Base = &plan.Base
 
@@ -95,9 +89,7 @@ func TestPlanImportPredictsImport(t *testing.T) {
 		wantErr(t, "an import on another base", errOf(w.Import(ctx, w.admin, stale)), ErrMoved)
 
 		done := must(w.Import(ctx, w.admin, in))
-		if !reflect.DeepEqual(done, plan) {
-			t.Errorf("the import did %+v, want %+v", done, plan)
-		}
+		equal(t, "what the import did", done, plan)
 
 		set, _, err := w.Outbox().Snapshot(ctx)
 		w.must(err)
@@ -216,9 +208,7 @@ policies:
 				t.Errorf("%s: %s %s has %v", format, step.Action, step.Name, step.After.Plans)
 			}
 		}
-		if len(plan.Steps) != 2 {
-			t.Errorf("%d steps", len(plan.Steps))
-		}
+		equal(t, "steps", len(plan.Steps), 2)
 	}
 
 	_, err := w.Import(t.Context(), w.admin, Import{Data: []byte(strings.Replace(text, "500/1h", "x", 1)), Format: YAML})
@@ -240,13 +230,9 @@ func TestImportRemovesNoHiddenPolicy(t *testing.T) {
 	in.Missing = RemoveMissing
 	plan := must(w.Import(t.Context(), a, in))
 
-	if got := plan.Counts(); !reflect.DeepEqual(got, map[string]int{created: 1, deleted: 1}) {
-		t.Errorf("the import did %v", got)
-	}
+	equal(t, "what the import did", plan.Counts(), map[string]int{created: 1, deleted: 1})
 
-	if _, err := w.Policy(t.Context(), w.admin, "foreign"); err != nil {
-		t.Error(err)
-	}
+	must(w.Policy(t.Context(), w.admin, "foreign"))
 }
 
 func TestImportRemovesOnlyWithinTheApplications(t *testing.T) {
@@ -282,9 +268,7 @@ func TestImportRemovesOnlyWithinTheApplications(t *testing.T) {
 
 		set, _, err := w.Outbox().Snapshot(ctx)
 		w.must(err)
-		if len(set) != 3 {
-			t.Errorf("%d policies are left, want 3", len(set))
-		}
+		equal(t, "policies are left", len(set), 3)
 
 		owner := w.person("x", map[string]Role{"a": Owner})
 
@@ -354,9 +338,7 @@ func TestPlanImportComparesForReaders(t *testing.T) {
 	in.Missing, in.Compare = RemoveMissing, true
 
 	plan := must(w.PlanImport(ctx, viewer, in))
-	if got := plan.Counts(); !reflect.DeepEqual(got, map[string]int{created: 1, updated: 1, deleted: 1}) {
-		t.Errorf("the comparison finds %v", got)
-	}
+	equal(t, "what the comparison finds", plan.Counts(), map[string]int{created: 1, updated: 1, deleted: 1})
 
 	// To plan an import is for those who may import, and a comparison is not imported.
 	wantErr(t, "a plan", errOf(w.PlanImport(ctx, viewer, importOf(t, changes))), ErrDenied)

@@ -44,9 +44,7 @@ func TestKeyHasTheLimitOfItsOverride(t *testing.T) {
 		debited(w)
 		want := func(key, limit string) {
 			t.Helper()
-			if got := w.limitOf("p", key); got != limit {
-				t.Errorf("%s has %s, want %s", key, got, limit)
-			}
+			equal(t, fmt.Sprintf("the limit of %s", key), w.limitOf("p", key), limit)
 			k, err := w.KeyPolicy(t.Context(), w.admin, "p", key)
 			if w.must(err); k.Applied.LimitOf(key, w.clock.now()).String() != limit {
 				t.Errorf("%s: KeyPolicy has another limit than %s", key, limit)
@@ -167,9 +165,7 @@ func TestLimitKeyChangesWhatIsInForce(t *testing.T) {
 		past := &policy.Override{Limit: nine.Limit, Until: w.clock.now()}
 		_, err = w.LimitKey(t.Context(), w.admin, "p", "late", past, version)
 		wantFault(t, "an end in the past", err, "limit")
-		if got := w.limitOf("p", "late"); got != "5/1m" {
-			t.Errorf("after mistakes: %s", got)
-		}
+		equal(t, "after mistakes", w.limitOf("p", "late"), "5/1m")
 	})
 }
 
@@ -186,12 +182,8 @@ func TestLimitKeyBesideAFullPolicy(t *testing.T) {
 	nine := &policy.Override{Limit: core.MustParseLimit("9/1m")}
 	k, err := w.KeyPolicy(t.Context(), w.admin, "p", "late")
 	w.must(err)
-	if _, err := k.WithLimit(nine); err != nil {
-		t.Error(err)
-	}
-	if _, err := w.LimitKey(t.Context(), w.admin, "p", "late", nine, 1); err != nil {
-		t.Error(err)
-	}
+	must(k.WithLimit(nine))
+	must(w.LimitKey(t.Context(), w.admin, "p", "late", nine, 1))
 	var bad *InvalidError
 	if k, err = w.KeyPolicy(t.Context(), w.admin, "p", "another"); err != nil {
 		t.Fatal(err)

@@ -48,9 +48,7 @@ func TestResetKeyWritesTheAuditLogFirst(t *testing.T) {
 			t.Error("nothing was reset")
 		}
 
-		if n := len(w.entries(AuditQuery{Action: "key.reset"})); n != 1 {
-			t.Errorf("%d rows, want 1", n)
-		}
+		equal(t, "rows", len(w.entries(AuditQuery{Action: "key.reset"})), 1)
 	})
 }
 

@@ -96,9 +96,7 @@ func TestCreatePolicyRefusesOneTooMany(t *testing.T) {
 
 		set, _, err := w.Outbox().Snapshot(t.Context())
 		w.must(err)
-		if len(set) != manyPolicies {
-			t.Errorf("%d policies, want %d", len(set), manyPolicies)
-		}
+		equal(t, "policies", len(set), manyPolicies)
 
 		// The largest set can be published, or the bound would be too high.
 		if _, err := policy.EncodeJSON(set); err != nil {

@@ -178,9 +178,7 @@ func TestPoliciesPagesHoldEachOnce(t *testing.T) {
 			}
 		}
 
-		if len(seen) != 25 {
-			t.Errorf("%d policies were on the pages, want 25", len(seen))
-		}
+		equal(t, "policies were on the pages", len(seen), 25)
 
 		// Impossible pages and sizes are answered, with the nearest that is possible.
 		for _, q := range []Query{{Page: -5}, {Page: math.MaxInt}, {PerPage: -1}, {PerPage: math.MaxInt}} {

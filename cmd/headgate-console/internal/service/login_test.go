@@ -40,7 +40,7 @@ func TestBootstrapOnceOfManyPrograms(t *testing.T) {
 
 					password, err := s.Bootstrap(t.Context())
 					if err != nil {
-						t.Error(err)
+						t.Fatal(err)
 					}
 
 					if password != "" {
@@ -121,9 +121,7 @@ func TestLoginFloodDoesNotFillTheAuditLog(t *testing.T) {
 		w.Login(t.Context(), fmt.Sprintf("nobody%d", i), "wrong", Meta{Address: fmt.Sprintf("192.0.2.%d:1", i%256)})
 	}
 
-	if n := w.refusals() - before; n != 60 {
-		t.Errorf("%d rows in the audit log, want 60", n)
-	}
+	equal(t, "rows in the audit log", w.refusals()-before, 60)
 
 	// People type passwords into the field for the name.
 	for _, e := range w.entries(AuditQuery{Outcome: Refused}) {
@@ -263,9 +261,7 @@ func TestRecoverMakesAnAdministrator(t *testing.T) {
 		// A disabled user and a new one: both can do what only administrators can.
 		for _, name := range []string{"x", "new"} {
 			oneTime := must(w.Recover(ctx, name))
-			if _, err := w.Users(ctx, w.logIn(name, oneTime, userPassword+"!")); err != nil {
-				t.Error(err)
-			}
+			must(w.Users(ctx, w.logIn(name, oneTime, userPassword+"!")))
 		}
 
 		wantFault(t, "no name", errOf(w.Recover(ctx, "'")), "name")

@@ -3,6 +3,7 @@ package service
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"reflect"
 	"slices"
@@ -407,9 +408,7 @@ func (w *world) tryAll(t *testing.T, name string, a Actor, column int) {
 
 		before := refusals
 		got := verdictOf(r.call(call{w, t.Context(), a}))
-		if got != r.want[column] {
-			t.Errorf("%s by %s: %s, want %s", r.method, name, got, r.want[column])
-		}
+		equal(t, fmt.Sprintf("%s by %s", r.method, name), got, r.want[column])
 
 		// Actors from column 7 on get no further than their log-in, so no right is looked at.
 		refusals = w.refusals()
@@ -441,16 +440,12 @@ func TestMatrixHasEveryMethod(t *testing.T) {
 	var have []string
 	for _, r := range matrix() {
 		have = append(have, r.method)
-		if len(r.want) != len(columns) {
-			t.Errorf("%s has %d verdicts, want %d", r.method, len(r.want), len(columns))
-		}
+		equal(t, fmt.Sprintf("verdicts of %s", r.method), len(r.want), len(columns))
 	}
 
 	// The methods of a type are sorted.
 	slices.Sort(have)
-	if !slices.Equal(have, want) {
-		t.Errorf("the matrix has %v, want %v", have, want)
-	}
+	equal(t, "the matrix has", have, want)
 }
 
 func TestPolicyOfSeveralAppsNeedsTheirCommonOwner(t *testing.T) {

@@ -69,9 +69,7 @@ func TestLabelsOfTheDatabase(t *testing.T) {
 		}
 		all.Wait()
 
-		if got := slices.Sorted(slices.Values(w.owner().Labels)); !slices.Equal(got, want) {
-			t.Errorf("the labels are %q", got)
-		}
+		equal(t, "the labels are", slices.Sorted(slices.Values(w.owner().Labels)), want)
 
 		// One that comes again is the newest.
 		w.must(w.Outbox().Intend(t.Context(), "00.x"))

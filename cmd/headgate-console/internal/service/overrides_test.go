@@ -189,9 +189,7 @@ func TestOverrideThatDoesNotFitAnyMoreHasAReason(t *testing.T) {
 		p.Cost = policy.Cost{Units: 6}
 		must(w.UpdatePolicy(t.Context(), w.admin, p))
 		page := must(w.Overrides(t.Context(), w.admin, "p", OverridesQuery{}))
-		if got := page.Overrides[0].Reason; got != "the cost 6 is more than the limit 5/1m ever has" {
-			t.Errorf("the reason is %q", got)
-		}
+		equal(t, "the reason is", page.Overrides[0].Reason, "the cost 6 is more than the limit 5/1m ever has")
 	})
 }
 
@@ -235,9 +233,7 @@ func TestOutboxOfOverrides(t *testing.T) {
 		}
 		list, revision = w.outgoing(0)
 		wantList(t, "all that are left", list, "p b=2/1m")
-		if revision != third {
-			t.Errorf("the revision is %d, want %d", revision, third)
-		}
+		equal(t, "the revision is", revision, third)
 
 		// A revision is not below the time, so a backup gives none twice.
 		w.clock.pass(time.Hour)
@@ -265,13 +261,9 @@ func TestOverridesOfDeletedPolicies(t *testing.T) {
 		wantList(t, "the deletion", list, "p =")
 		list, _ = w.outgoing(0)
 		wantList(t, "all", list, "other k=1/1m", "p =")
-		if _, err := w.Overrides(ctx, w.admin, "p", OverridesQuery{}); !errors.Is(err, ErrNotFound) {
-			t.Errorf("of a deleted policy: %v", err)
-		}
+		wantErr(t, "of a deleted policy", errOf(w.Overrides(ctx, w.admin, "p", OverridesQuery{})), ErrNotFound)
 
-		if _, err := w.Rollback(ctx, w.admin, "p", 1, 2); err != nil {
-			t.Fatal(err)
-		}
+		must(w.Rollback(ctx, w.admin, "p", 1, 2))
 		wantList(t, "restored", w.overrides("p"), "a=1/1m")
 		list, _ = w.outgoing(gone)
 		wantList(t, "the restoration", list, "p a=1/1m")
@@ -288,9 +280,7 @@ func TestOverridesOfDeletedPolicies(t *testing.T) {
 		w.create(byUser("q"))
 		wantList(t, "a new policy", w.overrides("q"))
 		w.must(w.DeletePolicy(ctx, w.admin, "q", 3))
-		if _, err := w.Rollback(ctx, w.admin, "q", 3, 4); err != nil {
-			t.Fatal(err)
-		}
+		must(w.Rollback(ctx, w.admin, "q", 3, 4))
 		wantList(t, "the new policy, restored", w.overrides("q"))
 	})
 }
@@ -360,9 +350,7 @@ func TestOverridesOfTwoConsoles(t *testing.T) {
 			}
 			return err
 		}))
-		if len(seen) != 40 {
-			t.Errorf("%d revisions, want 40", len(seen))
-		}
+		equal(t, "revisions", len(seen), 40)
 	})
 }
 

@@ -122,9 +122,7 @@ func TestPausesEndOnceThoughConsolesAreKilled(t *testing.T) {
 		}
 
 		w.must(w.Calendar().Run(t.Context()))
-		if made := w.made(n); made != n {
-			t.Errorf("%d of %d policies went back", made, n)
-		}
+		equal(t, "policies that went back", w.made(n), n)
 
 		// Each went back once, with all that belongs to it: a revision, a row in the audit log, and
 		// no pause.

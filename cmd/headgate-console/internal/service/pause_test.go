@@ -88,9 +88,7 @@ func TestPauseEndsByItself(t *testing.T) {
 		w.clock.pass(time.Microsecond)
 		w.run()
 		w.run()
-		if n := w.published(); n != version+1 {
-			t.Errorf("version %d is published, want %d", n, version+1)
-		}
+		equal(t, "the published version", w.published(), version+1)
 		w.wantBack()
 	})
 }
@@ -431,9 +429,7 @@ func TestPausesEndOnceByManyConsoles(t *testing.T) {
 				t.Errorf("%+v", p)
 			}
 		}
-		if n := len(w.entries(AuditQuery{Action: "policy.update"})); n != 2*policies {
-			t.Errorf("%d changes in the audit log, want %d", n, 2*policies)
-		}
+		equal(t, "changes in the audit log", len(w.entries(AuditQuery{Action: "policy.update"})), 2*policies)
 	})
 }
 

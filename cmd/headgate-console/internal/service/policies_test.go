@@ -45,9 +45,7 @@ func TestPolicyRoundTrip(t *testing.T) {
 		// An update keeps who made it and when.
 		w.clock.pass(time.Hour)
 		want.Description, want.Apps = "another", []string{"c"}
-		if _, err = w.UpdatePolicy(t.Context(), w.admin, want); err != nil {
-			t.Fatal(err)
-		}
+		must(w.UpdatePolicy(t.Context(), w.admin, want))
 
 		want.Version, want.UpdatedAt = 2, w.clock.now()
 		if got, err = w.Policy(t.Context(), w.admin, "p"); err != nil || !reflect.DeepEqual(got, want) {
@@ -97,13 +95,9 @@ func TestUpdatePolicyUnchangedChangesNothing(t *testing.T) {
 
 		after, _, _, err := w.Outbox().Pending(t.Context())
 		w.must(err)
-		if after != before {
-			t.Errorf("the set went from version %d to %d", before, after)
-		}
+		equal(t, "the version of the set", after, before)
 
-		if n := len(w.entries(AuditQuery{Object: "policy:p"})); n != 1 {
-			t.Errorf("%d rows in the audit log, want 1", n)
-		}
+		equal(t, "rows in the audit log", len(w.entries(AuditQuery{Object: "policy:p"})), 1)
 	})
 }
 
@@ -213,9 +207,7 @@ func TestUpdatePolicyOneEditorWinsEachVersion(t *testing.T) {
 		}
 
 		list := must(w.History(t.Context(), w.admin, "p", 0, 0))
-		if len(list) != rounds+1 {
-			t.Errorf("%d revisions, want %d", len(list), rounds+1)
-		}
+		equal(t, "revisions", len(list), rounds+1)
 	})
 }
 

@@ -3,6 +3,7 @@ package service
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -74,9 +75,7 @@ func TestRecentCountsAreAtMostSoOld(t *testing.T) {
 		w.clock.pass(time.Microsecond)
 		w.comesFirst("afterwards", w.admin, "two")
 
-		if n.Load() != 2 {
-			t.Errorf("the series were added up %d times, want 2", n.Load())
-		}
+		equal(t, "times that the series were added up", n.Load(), 2)
 
 		// What was added up at a later time by this clock is not taken for new.
 		w.clock.pass(-time.Hour)
@@ -95,9 +94,7 @@ func TestAddUpIsForPages(t *testing.T) {
 		added := func(when string, want int64) {
 			t.Helper()
 			w.Ledger().AddUp(ctx)
-			if got := n.Swap(0); got != want {
-				t.Errorf("%s the series were added up %d times, want %d", when, got, want)
-			}
+			equal(t, fmt.Sprintf("%s: times that the series were added up", when), n.Swap(0), want)
 		}
 
 		// The background adds up when there is something new, so that a page does not have to.
@@ -220,18 +217,14 @@ func TestRecentCountsAreAddedUpOnceForManyRequests(t *testing.T) {
 		}
 
 		synctest.Wait()
-		if calls.Load() != 1 {
-			t.Errorf("%d requests add up at the same time", calls.Load())
-		}
+		equal(t, "requests add up at the same time", calls.Load(), 1)
 
 		close(goOn)
 		for range cap(errs) {
 			w.must(<-errs)
 		}
 
-		if calls.Load() != 1 {
-			t.Errorf("the series were added up %d times, want 1", calls.Load())
-		}
+		equal(t, "times that the series were added up", calls.Load(), 1)
 
 		if last := w.recent.last.Load(); last == nil || len(last.series) != 1 {
 			t.Errorf("%+v is kept", last)
@@ -256,9 +249,7 @@ func TestRecentCountsOfTooManySeriesAreNotKept(t *testing.T) {
 		// What was not kept is added up for the request.
 		n.Store(0)
 		w.comesFirst(app, w.admin, "two")
-		if n.Load() != int64(i) {
-			t.Errorf("with %d series a request adds up %d times", 2*(i+1), n.Load())
-		}
+		equal(t, fmt.Sprintf("times that a request adds up %d series", 2*(i+1)), n.Load(), int64(i))
 	}
 }
 
@@ -295,9 +286,7 @@ func TestRecentCountsFollowRolesAtOnce(t *testing.T) {
 		w.must(w.SetRole(ctx, w.admin, "v", "a", NoRole))
 		sees("without a role", viewer)
 
-		if n.Load() != 1 {
-			t.Errorf("the series were added up %d times, want 1", n.Load())
-		}
+		equal(t, "times that the series were added up", n.Load(), 1)
 	})
 }
 

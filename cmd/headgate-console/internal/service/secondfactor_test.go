@@ -64,9 +64,7 @@ func TestSecondFactorIsAskedForAfterThePassword(t *testing.T) {
 		}
 
 		recovery := must(w.ConfirmSecondFactor(ctx, x, w.codeAt(setup.Secret, 0)))
-		if len(recovery) != 10 {
-			t.Errorf("there are %d recovery codes, want 10", len(recovery))
-		}
+		equal(t, "recovery codes", len(recovery), 10)
 
 		// From now on a password alone is not enough, also for those who are inside already.
 		_, err := w.Authenticate(ctx, other.Token, Meta{})
@@ -267,9 +265,7 @@ func TestOneCodeOpensOneSession(t *testing.T) {
 				}
 			}
 
-			if done != 1 {
-				t.Errorf("%s: %d log-ins, want 1", row.what, done)
-			}
+			equal(t, fmt.Sprintf("%s log-ins", row.what), done, 1)
 		}
 
 		// Three were used: one in each of the rounds with recovery codes.
@@ -331,9 +327,7 @@ func TestPendingLoginEnds(t *testing.T) {
 		w.must(w.RemoveSecondFactor(ctx, w.admin, "x"))
 		try(s.Pending, "a factor that was removed")
 
-		if rows := w.count("pending_logins"); rows != 0 {
-			t.Errorf("%d pending log-ins stay", rows)
-		}
+		equal(t, "pending log-ins stay", w.count("pending_logins"), 0)
 	})
 }
 
@@ -431,9 +425,7 @@ func TestWrongCodesOfASessionAreLimited(t *testing.T) {
 			t.Errorf("guess %d: %v", i, err)
 		}
 	}
-	if checked != 20 {
-		t.Errorf("%d wrong codes were checked, want 20", checked)
-	}
+	equal(t, "wrong codes were checked", checked, 20)
 
 	// Also the right one has to wait then, and a wrong password and a recovery code do not.
 	if err := w.DisableSecondFactor(ctx, at(70), userPassword, w.codeAt(secret, 0)); !errors.As(err, &limited) ||
@@ -475,9 +467,7 @@ func TestSecondFactorForgetsBrowsersBefore(t *testing.T) {
 			}
 		}
 
-		if refused != 5 {
-			t.Errorf("%d of 25 wrong codes in the browser before were refused, want 5", refused)
-		}
+		equal(t, "wrong codes in the browser before that were refused", refused, 5)
 
 		// The browser of the set-up is still known, and its limit is its own.
 		must(w.LoginCode(ctx, p, w.codeAt(secret, 0), Meta{Device: session.Device}))
@@ -579,9 +569,7 @@ func TestAdministratorRemovesSecondFactorOfAnother(t *testing.T) {
 		}
 
 		// Their sessions end, so that they log in as their account is now.
-		if n := w.countSessions("x"); n != 0 {
-			t.Errorf("%d sessions stay", n)
-		}
+		equal(t, "sessions stay", w.countSessions("x"), 0)
 
 		list := must(w.Users(ctx, w.admin))
 		for _, u := range list {
@@ -718,9 +706,7 @@ func TestProviderIsResponsibleForTheSecondFactor(t *testing.T) {
 	}
 
 	w.must(w.Logout(ctx, a))
-	if n := w.count("provider_sessions"); n != 0 {
-		t.Errorf("%d notes of sessions stay", n)
-	}
+	equal(t, "notes of sessions stay", w.count("provider_sessions"), 0)
 }
 
 func TestRecoveryCodesAreStoredAsDigests(t *testing.T) {
@@ -741,9 +727,7 @@ func TestRecoveryCodesAreStoredAsDigests(t *testing.T) {
 		w.must(db.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM recovery_codes WHERE hash = ?",
 			auth.RecoveryDigest(code)).Scan(&n))
 
-		if n != 1 {
-			t.Errorf("the digest of %q is in the table %d times", code, n)
-		}
+		equal(t, fmt.Sprintf("rows with the digest of %q", code), n, 1)
 		db.Close()
 	}
 }

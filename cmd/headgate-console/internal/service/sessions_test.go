@@ -25,9 +25,7 @@ func TestProxyNamesExistingUsers(t *testing.T) {
 
 		a := must(w.AuthenticateByProxy(ctx, "owner", Meta{Address: "192.0.2.9"}))
 
-		if _, err := w.CreatePolicy(ctx, a, sample("p", "a")); err != nil {
-			t.Error(err)
-		}
+		must(w.CreatePolicy(ctx, a, sample("p", "a")))
 
 		if rows := w.entries(AuditQuery{Action: "policy.create"}); len(rows) != 1 || rows[0].Via != "proxy" ||
 			rows[0].Actor != "owner" || rows[0].Address != "192.0.2.9" {

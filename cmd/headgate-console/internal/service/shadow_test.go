@@ -140,9 +140,7 @@ func TestSeenInShadow(t *testing.T) {
 		v.at("12:30:30")
 		w.must(w.DeletePolicy(t.Context(), w.admin, "p", v.p.Version))
 
-		if _, err := w.SeenInShadow(t.Context(), w.admin, "p"); !errors.Is(err, ErrNotFound) {
-			t.Errorf("deleted: %v", err)
-		}
+		wantErr(t, "deleted", errOf(w.SeenInShadow(t.Context(), w.admin, "p")), ErrNotFound)
 
 		v.at("12:32:30")
 		must(w.Rollback(t.Context(), w.admin, "p", v.p.Version, v.p.Version+1))
@@ -280,9 +278,7 @@ func TestFreeName(t *testing.T) {
 
 		// After so many names that are taken the search ends, and the person has to choose.
 		for i := range maxNames {
-			if _, err := w.CreatePolicy(t.Context(), w.admin, sample("p-"+itoa(int64(i+4)), "a")); err != nil {
-				t.Fatal(err)
-			}
+			must(w.CreatePolicy(t.Context(), w.admin, sample("p-"+itoa(int64(i+4)), "a")))
 		}
 
 		if got, err := w.FreeName(t.Context(), w.admin, "p"); got != "p-20" || err != nil {

@@ -27,9 +27,7 @@ func TestTokenScope(t *testing.T) {
 		}
 
 		// A token can do no more than its user can now.
-		if err := w.SetRole(ctx, w.admin, "x", "b", Viewer); err != nil {
-			t.Fatal(err)
-		}
+		w.must(w.SetRole(ctx, w.admin, "x", "b", Viewer))
 		wantErr(t, "a token of a user who has lost the role", w.DeletePolicy(ctx, w.token(x, Write), "pb", 1),
 			ErrDenied)
 

@@ -137,9 +137,7 @@ func TestLedgerRecordsOnce(t *testing.T) {
 
 				// The other applications have nothing, so that of all is the same.
 				for _, app := range []string{"a", ""} {
-					if got := w.sumOf(app, from, step); got != want {
-						t.Errorf("%q over %s by %s: %v, want %v", app, span, step, got, want)
-					}
+					equal(t, fmt.Sprintf("%q over %s by %s", app, span, step), w.sumOf(app, from, step), want)
 				}
 
 				list, err := w.TrafficByPolicy(ctx, w.admin, TrafficQuery{App: "a", From: from, Step: step})
@@ -226,9 +224,7 @@ func TestTrafficHasTheLastMinutes(t *testing.T) {
 					{App: "a", Policy: "q q", Counts: stats.Counts{events.Banned: 45}},
 					{App: "a", Policy: store.OtherPolicies, Counts: stats.Counts{events.Waited: 30}},
 				}
-				if !reflect.DeepEqual(list, want) {
-					t.Errorf("by %s: %v, want %v", step, list, want)
-				}
+				equal(t, fmt.Sprintf("by %s", step), list, want)
 
 				q.Policy = "q q"
 				if chart, err = w.Traffic(ctx, w.admin, q); err != nil || chart.Total != want[1].Counts {
@@ -444,9 +440,7 @@ func TestMarkersAreChangesThatTheActorSees(t *testing.T) {
 			for _, m := range list {
 				got += m.Policy + itoa(m.Version) + m.Action + " "
 			}
-			if got != row.want {
-				t.Errorf("%s, %+v: %q, want %q", row.who.user, row.q, got, row.want)
-			}
+			equal(t, fmt.Sprintf("%s, %+v", row.who.user, row.q), got, row.want)
 		}
 	})
 }
@@ -629,14 +623,10 @@ func TestDeletedPoliciesAreFoundAndRestored(t *testing.T) {
 		}
 
 		w.create(sample("x", "a"))
-		if got := names(w.admin, 1, 0); got != "y2 " {
-			t.Errorf("after z was restored and x made anew: %q", got)
-		}
+		equal(t, "after z was restored and x made anew", names(w.admin, 1, 0), "y2 ")
 
 		w.must(w.DeletePolicy(ctx, w.admin, "z", 3))
-		if got := names(w.admin, 1, 0); got != "z4 y2 " {
-			t.Errorf("after z was deleted again: %q", got)
-		}
+		equal(t, "after z was deleted again", names(w.admin, 1, 0), "z4 y2 ")
 	})
 }
 

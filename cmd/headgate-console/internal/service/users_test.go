@@ -68,9 +68,7 @@ func TestUsersAreDisabledAtOnce(t *testing.T) {
 
 		// Enabled again they log in anew: the old session has ended for good.
 		w.must(w.EnableUser(ctx, w.admin, "x"))
-		if _, err := w.Login(ctx, "x", userPassword, Meta{}); err != nil {
-			t.Error(err)
-		}
+		must(w.Login(ctx, "x", userPassword, Meta{}))
 
 		if list, err := w.Sessions(ctx, x); err != nil || len(list) != 1 || list[0].Current {
 			t.Errorf("the sessions are %+v, want only the new one: %v", list, err)

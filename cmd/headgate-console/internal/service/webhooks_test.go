@@ -160,9 +160,7 @@ func TestWebhookSecretsOverlapForADay(t *testing.T) {
 		}
 
 		must(w.TestWebhook(t.Context(), w.admin, h.ID))
-		if got := len(strings.Fields(r.signed[i])); got != want {
-			t.Errorf("message %d has %d signatures, want %d", i, got, want)
-		}
+		equal(t, fmt.Sprintf("signatures of message %d", i), len(strings.Fields(r.signed[i])), want)
 
 		w.clock.pass(12*time.Hour - time.Microsecond)
 		if i == 2 {

@@ -34,15 +34,11 @@ func banning(name, app string) policy.Policy {
 
 func TestTopIsOfOneApplication(t *testing.T) {
 	w := newWorld(t, sqliteURL(t))
-	if _, err := w.Top(t.Context(), w.admin, "a"); !errors.Is(err, ErrNoFleet) {
-		t.Errorf("without Redis: %v", err)
-	}
+	wantErr(t, "without Redis", errOf(w.Top(t.Context(), w.admin, "a")), ErrNoFleet)
 
 	want := stats.Top{Instances: 1, Rules: []topkeys.Rule{{Rule: "p", Refused: topkeys.Summary{Total: 3}}}}
 	w.top = func(_ context.Context, app string) (stats.Top, error) {
-		if app != "a" {
-			t.Errorf("it asks for %q", app)
-		}
+		equal(t, "the application", app, "a")
 		return want, nil
 	}
 

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"reflect"
 	"sync"
 	"testing"
 	"time"
@@ -196,6 +197,14 @@ func (w *world) entries(q AuditQuery) []Entry {
 	q.PerPage = MaxPerPage
 	list := must(w.Audit(w.t.Context(), w.admin, q))
 	return list
+}
+
+// equal checks a value.
+func equal[T any](t testing.TB, what string, got, want T) {
+	t.Helper()
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("%s: %+v, want %+v", what, got, want)
+	}
 }
 
 func wantErr(t testing.TB, what string, got, want error) {
