@@ -75,10 +75,7 @@ func TestImportWaitsForTheOneBefore(t *testing.T) {
 func TestPlacesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := make(places, 2)
-		first, err := p.takeSoon(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		first := must(p.takeSoon(t.Context()))
 		must(p.takeSoon(t.Context()))
 
 		// Both are taken: the next one waits for ten seconds, or until its client goes.
@@ -106,10 +103,7 @@ func TestPlacesAreBounded(t *testing.T) {
 func TestImportsOfAUserComeOneByOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var p ownPlaces
-		first, err := p.takeSoon(t.Context(), "x")
-		if err != nil {
-			t.Fatal(err)
-		}
+		first := must(p.takeSoon(t.Context(), "x"))
 
 		began := time.Now()
 		if _, err := p.takeSoon(t.Context(), "x"); !errors.Is(err, ErrBusy) || time.Since(began) != importPatience {

@@ -826,10 +826,7 @@ func TestAlertsAreQuick(t *testing.T) {
 
 // The message in the documentation is one that the console sends.
 func TestMessageIsDocumented(t *testing.T) {
-	page, err := os.ReadFile("../../../../docs/alerts.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must(os.ReadFile("../../../../docs/alerts.md"))
 
 	_, block, _ := strings.Cut(string(page), "```json\n")
 	block, _, _ = strings.Cut(block, "```")

@@ -98,9 +98,6 @@ func TestExportOfTheMostPoliciesImportsAgain(t *testing.T) {
 
 func encodedAs(t *testing.T, f Format, set policy.Set) []byte {
 	t.Helper()
-	data, err := encoded(set, f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must(encoded(set, f))
 	return data
 }

@@ -32,14 +32,15 @@ type Revision struct {
 
 // Changes returns the fields that differ between Before and After.
 func (r Revision) Changes() []Change {
-	var before, after policy.Policy
-	if r.Before != nil {
-		before = *r.Before
+	return Diff(orNone(r.Before), orNone(r.After))
+}
+
+// orNone returns a policy, or the zero policy for none.
+func orNone(p *policy.Policy) policy.Policy {
+	if p == nil {
+		return policy.Policy{}
 	}
-	if r.After != nil {
-		after = *r.After
-	}
-	return Diff(before, after)
+	return *p
 }
 
 // History returns at most pageSize revisions of a policy, the newest first, that
@@ -140,7 +141,7 @@ func (a *action) revision(row store.Revision) (Revision, error) {
 		current = r.Before
 	}
 	if current == nil || !a.access.CanSee(current.Apps) {
-		return r, a.hide()
+		return Revision{}, a.hide()
 	}
 
 	// The content before may be hidden from an actor who sees the change.
@@ -179,8 +180,8 @@ func (s *Service) Rollback(ctx context.Context, a Actor, name string, to, base i
 	})
 }
 
-// bringBack saves a content that a policy has had over the version base. A deleted policy is created
-// again, which takes the permissions of a creation.
+// bringBack saves a content that a policy has had over the version base. A deleted policy is
+// created again, which takes the permissions of a creation.
 func (a *action) bringBack(p policy.Policy, base int64, verb, note string) (policy.Policy, error) {
 	if err := a.valid(p); err != nil {
 		return p, err

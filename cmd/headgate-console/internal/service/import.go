@@ -18,8 +18,8 @@ import (
 // importTimeout bounds an import whose context has no deadline.
 const importTimeout = 2 * time.Minute
 
-// importTime bounds an import. To write many policies or overrides takes longer than the usual bound
-// of a transaction.
+// importTime bounds an import. To write many policies or overrides takes longer than the usual
+// bound of a transaction.
 func importTime(ctx context.Context) (context.Context, context.CancelFunc) {
 	if _, ok := ctx.Deadline(); ok {
 		return ctx, func() {}
@@ -100,11 +100,7 @@ func (s *Service) PlanImport(ctx context.Context, a Actor, i Import) (Plan, erro
 	}
 
 	return answer(ctx, s, a, "policy.import", "policies", func(d *action) (Plan, error) {
-		c, err := d.Counter(store.CounterPolicies)
-		if err != nil {
-			return Plan{}, err
-		}
-		return d.plan(i, set, c.Value)
+		return d.plan(i, set, 0)
 	})
 }
 
@@ -129,13 +125,8 @@ func (s *Service) Import(ctx context.Context, a Actor, i Import) (plan Plan, err
 	defer cancel()
 
 	err = s.act(ctx, a, store.CounterPolicies, "policy.import", "policies", func(d *action) error {
-		c, err := d.Counter(store.CounterPolicies)
-		if err != nil {
-			return err
-		}
-
 		// This transaction has raised the counter, and the plan starts from the version before it.
-		if plan, err = d.plan(i, set, c.Value-1); err != nil {
+		if plan, err = d.plan(i, set, 1); err != nil {
 			return err
 		}
 
@@ -204,8 +195,14 @@ type planner struct {
 	taken     bool // a hidden policy has one of the names
 }
 
-// plan returns the steps of an import, or all mistakes in it.
-func (a *action) plan(i Import, set policy.Set, version int64) (Plan, error) {
+// plan returns the steps of an import, or all mistakes in it. raised is by how much the transaction
+// has raised the version of the set of policies.
+func (a *action) plan(i Import, set policy.Set, raised int64) (Plan, error) {
+	c, err := a.Counter(store.CounterPolicies)
+	if err != nil {
+		return Plan{}, err
+	}
+	version := c.Value - raised
 	if i.Base != nil && *i.Base != version {
 		return Plan{}, ErrMoved
 	}

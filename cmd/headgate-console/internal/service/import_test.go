@@ -14,10 +14,7 @@ import (
 // importOf is an import of policies as they are.
 func importOf(t testing.TB, set ...policy.Policy) Import {
 	t.Helper()
-	data, err := policyyaml.Encode(set)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must(policyyaml.Encode(set))
 	return Import{Data: data, Format: YAML}
 }
 
@@ -211,7 +208,8 @@ policies:
 		equal(t, "steps", len(plan.Steps), 2)
 	}
 
-	_, err := w.Import(t.Context(), w.admin, Import{Data: []byte(strings.Replace(text, "500/1h", "x", 1)), Format: YAML})
+	wrong := []byte(strings.Replace(text, "500/1h", "x", 1))
+	_, err := w.Import(t.Context(), w.admin, Import{Data: wrong, Format: YAML})
 	var invalid *InvalidError
 	if !errors.As(err, &invalid) || len(invalid.Faults) != 1 || invalid.Faults[0].Field != "plans.tiers.pro" ||
 		invalid.Faults[0].Policy != "" {

@@ -34,7 +34,9 @@ func (s *Service) KeyPolicy(ctx context.Context, a Actor, name, key string) (Key
 	if err := checkLength(key); err != nil {
 		return KeyPolicy{}, err
 	}
-	return readPolicy(ctx, s, a, name, func(d *action, p policy.Policy) (KeyPolicy, error) { return d.keyPolicy(p, key) })
+	return readPolicy(ctx, s, a, name, func(d *action, p policy.Policy) (KeyPolicy, error) {
+		return d.keyPolicy(p, key)
+	})
 }
 
 // WithLimit returns the policy as instances would apply it after [Service.LimitKey]. The errors are

@@ -38,7 +38,9 @@ type Session struct {
 func (s *Service) Login(ctx context.Context, name, password string, m Meta) (Session, error) {
 	m = m.sanitized()
 
-	session, slowed, err := tried(ctx, s, name, m, false, func() (Session, error) { return s.login(ctx, name, password, m) })
+	session, slowed, err := tried(ctx, s, name, m, false, func() (Session, error) {
+		return s.login(ctx, name, password, m)
+	})
 	if errors.Is(err, ErrCredentials) {
 		reason := "the name or the password is wrong, or the user is disabled"
 		s.auditLogin(ctx, "session.login", name, m, viaSession, reason, slowed)
@@ -48,8 +50,8 @@ func (s *Service) Login(ctx context.Context, name, password string, m Meta) (Ses
 }
 
 // tried returns what f returns in an attempt of a user, with code after the right password. The
-// attempt counts before f looks at anything, so that guesses in parallel count too. Unless the error
-// is ErrCredentials, what the attempt has cost is given back.
+// attempt counts before f looks at anything, so that guesses in parallel count too. Unless the
+// error is ErrCredentials, what the attempt has cost is given back.
 func tried[T any](
 	ctx context.Context, s *Service, user string, m Meta, code bool, f func() (T, error),
 ) (v T, slowed bool, err error) {

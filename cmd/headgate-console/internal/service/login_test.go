@@ -20,10 +20,7 @@ func TestBootstrapOnceOfManyPrograms(t *testing.T) {
 				url = maria.Server(t).Database(t)
 			}
 
-			db, err := store.Open(t.Context(), store.Options{URL: url, Timeout: patience})
-			if err != nil {
-				t.Fatal(err)
-			}
+			db := must(store.Open(t.Context(), store.Options{URL: url, Timeout: patience}))
 			defer db.Close()
 
 			// Eight programs start on an empty database, and one makes the first user.
@@ -38,10 +35,7 @@ func TestBootstrapOnceOfManyPrograms(t *testing.T) {
 						return
 					}
 
-					password, err := s.Bootstrap(t.Context())
-					if err != nil {
-						t.Fatal(err)
-					}
+					password := must(s.Bootstrap(t.Context()))
 
 					if password != "" {
 						mu.Lock()
@@ -57,10 +51,7 @@ func TestBootstrapOnceOfManyPrograms(t *testing.T) {
 			}
 
 			// The password that was printed is the one that counts.
-			s, err := New(Options{DB: db, Passwords: cheap})
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := must(New(Options{DB: db, Passwords: cheap}))
 			if session, err := s.Login(t.Context(), FirstUser, passwords[0], Meta{}); err != nil ||
 				!session.MustChangePassword {
 				t.Errorf("%+v %v", session, err)

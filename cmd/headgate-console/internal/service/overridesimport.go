@@ -384,12 +384,13 @@ func (s *Service) ExportOverrides(ctx context.Context, a Actor, app string, to i
 func (s *Service) exportOverrides(ctx context.Context, a Actor, name string, out *bufio.Writer) error {
 	separator := ""
 	for after := ""; ; {
-		rows, err := answer(ctx, s, a, "override.export", policyObject(name), func(d *action) ([]store.Override, error) {
+		read := func(d *action) ([]store.Override, error) {
 			if _, err := d.policy(name); err != nil {
 				return nil, err
 			}
 			return d.Tx.Overrides(name, "", after, exportPiece)
-		})
+		}
+		rows, err := answer(ctx, s, a, "override.export", policyObject(name), read)
 		if err != nil || len(rows) == 0 {
 			return err
 		}

@@ -44,7 +44,8 @@ func readPolicy[T any](
 // PolicyToEdit returns a policy that the actor may change, for a page that is
 // shown before the change. The verb is "policy.update" or "policy.delete".
 func (s *Service) PolicyToEdit(ctx context.Context, a Actor, verb, name string) (policy.Policy, error) {
-	return answer(ctx, s, a, verb, policyObject(name), func(d *action) (policy.Policy, error) { return d.editable(name) })
+	edit := func(d *action) (policy.Policy, error) { return d.editable(name) }
+	return answer(ctx, s, a, verb, policyObject(name), edit)
 }
 
 // maxNames is the largest number of names that FreeName tries.

@@ -58,10 +58,7 @@ func TestPolicyRoundTrip(t *testing.T) {
 func TestContentHasTheBanInEitherForm(t *testing.T) {
 	want := sample("p", "a")
 	want.Ban = core.MustParseBan("20/1m for 10m max 24h")
-	text, err := json.Marshal(want)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must(json.Marshal(want))
 
 	const ban = `"ban":"20/1m for 10m max 24h"`
 	if !strings.Contains(string(text), ban) {

@@ -41,8 +41,9 @@ func (a *action) hideOthers(all []policy.Instance) error {
 	return nil
 }
 
-// reason returns why an instance refuses a version, for display to the actor. An instance checks the
-// policies of all applications, so the parts about policies that the actor does not see are replaced.
+// reason returns why an instance refuses a version, for display to the actor. An instance checks
+// the policies of all applications, so the parts about policies that the actor does not see are
+// replaced.
 func (a *action) reason(set policySet, text string) string {
 	if text == "" || a.access.seesAll() {
 		return text

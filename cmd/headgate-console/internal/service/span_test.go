@@ -104,7 +104,8 @@ func oldest(t *testing.T, now int64, step time.Duration, rows int64) span {
 	s := span{}.over(0, 1, int64(step/time.Minute))
 	for first := now - keptMinutes(s.level) - 2*s.step; first <= now; first++ {
 		to := min(floorTo(first, s.step)+rows*s.level, now+1)
-		if found, err := (TrafficQuery{From: atMinute(first), To: atMinute(to), Step: step}).span(atMinute(now)); err == nil {
+		q := TrafficQuery{From: atMinute(first), To: atMinute(to), Step: step}
+		if found, err := q.span(atMinute(now)); err == nil {
 			return found
 		}
 	}

@@ -16,10 +16,7 @@ func raw(t testing.TB, url string) *sql.DB {
 		host, name, _ := strings.Cut(rest, "/")
 		engine, address = "mysql", login+"@tcp("+host+")/"+name
 	}
-	db, err := sql.Open(engine, address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := must(sql.Open(engine, address))
 	return db
 }
 

@@ -216,8 +216,8 @@ func (a *action) trafficApps(app string) ([]string, error) {
 // liveAtOnce is how many applications are read from Redis at the same time.
 const liveAtOnce = 4
 
-// lastMinutes reads the last minutes of applications from Redis, and leaves out those that cannot be
-// read.
+// lastMinutes reads the last minutes of applications from Redis, and leaves out those that cannot
+// be read.
 func (s *Service) lastMinutes(ctx context.Context, apps []string) map[string][]stats.Minute {
 	var mu sync.Mutex // guards found
 	var reading sync.WaitGroup
@@ -403,8 +403,8 @@ func (r *reading) collectedIn(live []stats.Minute, ids []int64) (map[seriesMinut
 	return known, err
 }
 
-// addUncollected calls add with the counts that Redis has of the named series of an application, and
-// the database has not: a minute may have been collected in part.
+// addUncollected calls add with the counts that Redis has of the named series of an application,
+// and the database has not: a minute may have been collected in part.
 func addUncollected(
 	live []stats.Minute, names []string, ids map[string]int64, known map[seriesMinute]store.Traffic,
 	add func(name string, row store.Traffic),
@@ -658,8 +658,8 @@ func appsOf(body string) ([]string, error) {
 }
 
 // Instances returns the instances of the applications in which the actor has a role, or of
-// one of them. What they say of policies that the actor does not see is replaced in their errors, and
-// left out elsewhere. The error is ErrNoFleet or wraps it if Redis does not answer.
+// one of them. What they say of policies that the actor does not see is replaced in their errors,
+// and left out elsewhere. The error is ErrNoFleet or wraps it if Redis does not answer.
 func (s *Service) Instances(ctx context.Context, a Actor, app string) ([]policy.Instance, error) {
 	access, err := answer(ctx, s, a, "instance.list", "instances", func(d *action) (Access, error) {
 		return d.access, d.seesApp(app)

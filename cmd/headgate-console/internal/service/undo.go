@@ -56,8 +56,5 @@ func (a *action) contentIn(name string, version int64) (policy.Policy, error) {
 		return policy.Policy{}, nil
 	}
 	r, err := a.revisionAt(name, version)
-	if err != nil || r.After == nil {
-		return policy.Policy{}, err
-	}
-	return *r.After, nil
+	return orNone(r.After), err
 }

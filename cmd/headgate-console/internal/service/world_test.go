@@ -103,10 +103,7 @@ func sqliteURL(t testing.TB) string {
 
 func newWorld(t testing.TB, url string) *world {
 	t.Helper()
-	db, err := store.Open(t.Context(), store.Options{URL: url, Timeout: patience})
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := must(store.Open(t.Context(), store.Options{URL: url, Timeout: patience}))
 	t.Cleanup(func() { db.Close() })
 
 	w := &world{t: t, db: db, url: url, clock: &clock{at: time.Date(2026, 3, 1, 12, 0, 0, 123456000, time.UTC)},

@@ -263,10 +263,7 @@ func (w *whatIf) addCounts(answer *WouldRefuse) (over int64, err error) {
 			return 0, err
 		}
 		c := sum.Counts
-		for _, v := range []events.Verdict{events.Refused, events.Banned, events.Impossible, events.Denied,
-			events.QueueFull, events.Degraded} {
-			answer.Before += c[v]
-		}
+		answer.Before += refusedOf(c) + c[events.Degraded]
 		over += c[events.ShadowRefused]
 		answer.Requests += c[events.Allowed] + c[events.Waited]
 	}
