@@ -14,7 +14,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/headgate/headgate/cmd/headgate-console/internal/config"
 	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
 	"github.com/headgate/headgate/cmd/headgate-console/internal/store"
 	"github.com/headgate/headgate/cmd/headgate-console/internal/web"
@@ -92,7 +91,7 @@ func TestOverridesArePublished(t *testing.T) {
 
 		// A console without Redis commits, as one that ends before it has published.
 		d.must(d.Close())
-		away := desk{App: open(t, config.Config{DB: db}), t: t, actor: d.actor}
+		away := atDesk(t, "", db)
 		away.override("a", "")
 		away.override("c", "4/1m")
 		away.must(away.Close())

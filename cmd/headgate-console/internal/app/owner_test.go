@@ -26,11 +26,15 @@ type desk struct {
 	actor service.Actor
 }
 
-// atDesk opens a console on a Redis. Its database is new, or has the password of administrator.
+// atDesk opens a console on a Redis, or on none. Its database is new, or has the password of
+// administrator.
 func atDesk(t *testing.T, redisAddr, db string) desk {
 	t.Helper()
-	a := open(t, config.Config{DB: db, Redis: &redis.UniversalOptions{Addrs: []string{redisAddr},
-		ContextTimeoutEnabled: true, DisableIdentity: true}})
+	c := config.Config{DB: db}
+	if redisAddr != "" {
+		c.Redis = &redis.UniversalOptions{Addrs: []string{redisAddr}, ContextTimeoutEnabled: true, DisableIdentity: true}
+	}
+	a := open(t, c)
 	d := desk{App: a, t: t}
 	if a.OneTimePassword != "" {
 		d.actor = administrator(t, a)
@@ -47,9 +51,7 @@ func atDesk(t *testing.T, redisAddr, db string) desk {
 
 func (d desk) must(err error) {
 	d.t.Helper()
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	must(d.t, err)
 }
 
 // save creates a policy.
@@ -112,8 +114,14 @@ func TestTwoDatabasesOnOneRedis(t *testing.T) {
 		version, err := first.Instances.Version(t.Context())
 		first.must(err)
 
-		// The first save of an empty database does not replace them, and the console says so.
+		// An empty database replaces nothing.
 		second := atDesk(t, server.Addr, two)
+		second.refused()
+		if second.Unpublished() == "" || first.names() != "production" {
+			t.Errorf("an empty database says nothing, and %q is published", first.names())
+		}
+
+		// The first save of it does not replace them either, and the console says so.
 		second.save("experiment", "1000/1m")
 		if e := second.refused(); e.Copy || !second.pending() || !strings.Contains(second.Unpublished(), e.Reason()) {
 			t.Errorf("%+v, pending %v, %q", e, second.pending(), second.Unpublished())

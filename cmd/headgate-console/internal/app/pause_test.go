@@ -5,42 +5,30 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate/cmd/headgate-console/internal/config"
-	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/policy"
 )
 
 // A pause ends while the console runs, and one that was due while it did not, after its start.
 func TestAppEndsPauses(t *testing.T) {
-	c := config.Config{DB: "sqlite://" + filepath.Join(t.TempDir(), "console.db")}
-	a := open(t, c)
-	admin, ctx := administrator(t, a), t.Context()
-	if err := a.Service.CreateApp(ctx, admin, "a", ""); err != nil {
-		t.Fatal(err)
-	}
-	p, err := a.Service.CreatePolicy(ctx, admin, policy.Policy{Name: "p", Apps: []string{"a"}, Key: "ip",
-		Limit: core.Limit{Quota: 1, Period: time.Second}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := "sqlite://" + filepath.Join(t.TempDir(), "console.db")
+	d := atDesk(t, "", db)
+	d.save("p", "1/1s")
+	version := int64(1)
 
 	// The pause is over as soon as it begins, and the worker finds it with its next look.
 	for _, restart := range []bool{false, true} {
-		p, err = a.Service.PausePolicy(ctx, admin, "p", p.Version, policy.Off, time.Microsecond)
-		if err != nil {
-			t.Fatal(err)
-		}
+		_, err := d.Service.PausePolicy(t.Context(), d.actor, "p", version, policy.Off, time.Microsecond)
+		d.must(err)
 
 		// The one that is overdue at a start is ended at once.
 		if restart {
-			if err := a.Close(); err != nil {
-				t.Fatal(err)
-			}
-			a = open(t, c)
+			d.must(d.Close())
+			d = atDesk(t, "", db)
 		}
 
 		until(t, "the policy is in force again", func() bool {
-			p, err = a.Service.Policy(ctx, admin, "p")
+			p, err := d.Service.Policy(t.Context(), d.actor, "p")
+			version = p.Version
 			return err == nil && p.Mode == policy.Enforce
 		})
 	}

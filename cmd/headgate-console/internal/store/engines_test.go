@@ -33,9 +33,7 @@ const patience = 3 * time.Minute
 func open(t testing.TB, url string) *DB {
 	t.Helper()
 	db, err := Open(t.Context(), Options{URL: url, Timeout: patience})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		if err := db.Close(); err != nil {
 			t.Error(err)

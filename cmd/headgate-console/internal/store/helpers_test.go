@@ -26,16 +26,12 @@ func exec(t testing.TB, db *DB, query string, args ...any) {
 
 func update(t testing.TB, db *DB, f func(*Tx) error) {
 	t.Helper()
-	if err := db.Update(t.Context(), f); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Update(t.Context(), f))
 }
 
 func mode(t testing.TB, path string) string {
 	t.Helper()
 	info, err := os.Stat(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return info.Mode().String()
 }

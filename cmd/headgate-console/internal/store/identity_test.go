@@ -13,9 +13,7 @@ import (
 func idOf(t *testing.T, url string) (id string) {
 	t.Helper()
 	db, err := Open(t.Context(), Options{URL: url, Timeout: patience})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	err = db.View(t.Context(), func(tx *Tx) (err error) {
 		id, err = tx.ID()
 		return err
@@ -57,12 +55,8 @@ func TestADatabaseHasOneID(t *testing.T) {
 func overwrite(t *testing.T, from, to string) {
 	t.Helper()
 	data, err := os.ReadFile(from)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(to, data, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, os.WriteFile(to, data, 0o600))
 }
 
 // A copy beside the file has an id of its own. The file keeps its id when it is renamed, and when
@@ -87,9 +81,7 @@ func TestACopyOfAFileHasAnotherID(t *testing.T) {
 
 	// A rename is a move, whichever file is put in the place of which.
 	for step, move := range []struct{ from, to string }{{"backup", "first"}, {"first", "moved"}} {
-		if err := os.Rename(path(move.from), path(move.to)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Rename(path(move.from), path(move.to)))
 		if id := idOf(t, url(move.to)); id != first {
 			t.Errorf("step %d: %s was renamed to %s, and its id is %q, not %q", step, move.from, move.to, id, first)
 		}
@@ -121,9 +113,7 @@ func TestACopyOnAnotherDiskHasAnotherID(t *testing.T) {
 		}
 		db := open(t, url)
 		update(t, db, moved)
-		if err := db.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.Close())
 
 		if id := idOf(t, url); (id == first) != same {
 			t.Errorf("a file that was at %q before, and is at %q, has the id %q of %q", place, here, id, first)

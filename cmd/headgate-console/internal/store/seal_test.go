@@ -16,9 +16,7 @@ var key, otherKey, thirdKey = bytes.Repeat([]byte{1}, KeySize), bytes.Repeat([]b
 func openWith(t *testing.T, url string, keys ...[]byte) *DB {
 	t.Helper()
 	db, err := Open(t.Context(), Options{URL: url, Timeout: patience, Keys: keys})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { db.Close() })
 	return db
 }
@@ -73,9 +71,7 @@ func stored(t *testing.T, db *DB) (list []string) {
 			"SELECT secret FROM second_factors UNION ALL SELECT url FROM webhooks UNION ALL SELECT secret FROM webhooks UNION ALL SELECT secret_before FROM webhooks")
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return list
 }
 
@@ -211,9 +207,7 @@ func TestSecretsAreOfTheirRow(t *testing.T) {
 
 	cut := texts[0][:len(sealedBy)+4]
 	flipped, err := base64.StdEncoding.DecodeString(texts[0][len(sealedBy):])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 
 	flipped[len(flipped)-1] ^= 1
 	changed := sealedBy + base64.StdEncoding.EncodeToString(flipped)
@@ -229,9 +223,7 @@ func TestSecretsAreOfTheirRow(t *testing.T) {
 		"of no base64":      {"UPDATE second_factors SET secret = ?", sealedBy + "%"},
 	} {
 		err := db.Update(t.Context(), func(tx *Tx) error {
-			if err := tx.exec(change[0].(string), change[1:]...); err != nil {
-				t.Fatal(err)
-			}
+			must(t, tx.exec(change[0].(string), change[1:]...))
 			return tx.renewSecrets() // which rolls the change back
 		})
 

@@ -270,9 +270,7 @@ func TestSQLIsMadeOfConstantsAndPlaceholders(t *testing.T) {
 			continue
 		}
 		source, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 
 		// Statements are not put together from values, and the history is only ever added to.
 		for _, bad := range []string{"fmt.Sprint", "fmt.Append", "UPDATE audit", "DELETE FROM audit",
