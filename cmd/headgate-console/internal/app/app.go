@@ -121,14 +121,11 @@ func (a *App) connect(c config.Config) (err error) {
 	}
 
 	// What many pages show is read once for all of them.
-	a.Live, err = live.New(a.counts(c), a.Instances, func(ctx context.Context, app string) (stats.Top, error) {
+	a.Live = live.New(a.counts(c), a.Instances, func(ctx context.Context, app string) (stats.Top, error) {
 		return stats.ReadTop(ctx, a.Redis, c.RedisPrefix, app)
 	}, func(ctx context.Context, app, policy string, from time.Time, n int) ([]topkeys.Summary, error) {
 		return stats.ReadMinuteKeys(ctx, a.Redis, c.RedisPrefix, app, policy, from, n)
 	})
-	if err != nil {
-		return err
-	}
 	a.closers = append(a.closers, a.Live.Close)
 	return nil
 }

@@ -79,10 +79,7 @@ func TestInstancesAreReadAtOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		v, err := New(newFake(), source, newFake().top, newFake().keys)
-		if err != nil {
-			t.Fatal(err)
-		}
+		v := New(newFake(), source, newFake().top, newFake().keys)
 		defer v.Close()
 
 		h := &trips{}

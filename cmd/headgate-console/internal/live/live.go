@@ -5,24 +5,14 @@ package live
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"time"
 
+	"github.com/headgate/headgate/cmd/headgate-console/internal/collect"
 	"github.com/headgate/headgate/observe/topkeys"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/policy/stats"
 )
-
-// Counts is where the instances write their counts. Its methods are safe for concurrent use.
-type Counts interface {
-	// Changed returns the minutes of an application whose counts have changed since an
-	// instant of the source's clock, and that clock.
-	Changed(ctx context.Context, app string, since time.Time) (minutes []time.Time, now time.Time, err error)
-
-	// Read returns the counts of minutes.
-	Read(ctx context.Context, app string, minutes []time.Time) ([]stats.Minute, error)
-}
 
 // Reports is where the instances report. Its methods are safe for concurrent use.
 type Reports interface {
@@ -64,7 +54,7 @@ const (
 // View is what the instances report, for display. It is safe for concurrent use. The caller must
 // call Close.
 type View struct {
-	counts    Counts
+	counts    collect.Source
 	minutes   *Shared[string, window]
 	instances *Shared[struct{}, []policy.Instance]
 	version   *Shared[struct{}, string]
@@ -80,11 +70,7 @@ type minutesOf struct {
 }
 
 // New returns a view.
-func New(counts Counts, reports Reports, top TopKeys, keys MinuteKeys) (*View, error) {
-	if counts == nil || reports == nil || top == nil || keys == nil {
-		return nil, errors.New("live: a source is nil")
-	}
-
+func New(counts collect.Source, reports Reports, top TopKeys, keys MinuteKeys) *View {
 	v := &View{counts: counts}
 	v.minutes = NewShared(Options[string, window]{Read: v.read, Every: every, Timeout: timeout})
 	v.instances = NewShared(Options[struct{}, []policy.Instance]{Every: every, Timeout: timeout,
@@ -99,7 +85,7 @@ func New(counts Counts, reports Reports, top TopKeys, keys MinuteKeys) (*View, e
 		Read: func(ctx context.Context, m minutesOf, _ []topkeys.Summary) ([]topkeys.Summary, error) {
 			return keys(ctx, m.app, m.policy, m.from, m.n)
 		}})
-	return v, nil
+	return v
 }
 
 // Close ends all readings. The error is nil.

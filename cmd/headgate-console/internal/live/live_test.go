@@ -108,20 +108,11 @@ func (f *fake) keys(context.Context, string, string, time.Time, int) ([]topkeys.
 	return []topkeys.Summary{{Total: int64(f.tops)}}, f.err
 }
 
-func view(t *testing.T, f *fake) *View {
-	t.Helper()
-	v, err := New(f, f, f.top, f.keys)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return v
-}
-
 // The minutes are those that a reading of all of them would have, though few are read.
 func TestViewHasTheLastMinutes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
-		v := view(t, f)
+		v := New(f, f, f.top, f.keys)
 		defer v.Close()
 		r := rand.New(rand.NewPCG(1, 1))
 
@@ -156,7 +147,7 @@ func TestViewHasTheLastMinutes(t *testing.T) {
 func TestViewReadsOnlyWhatChanged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
-		v := view(t, f)
+		v := New(f, f, f.top, f.keys)
 		defer v.Close()
 
 		ask := func(want int) {
@@ -232,7 +223,7 @@ func must[V any](v V, err error) V {
 func TestViewListsAreTheCallers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
-		v := view(t, f)
+		v := New(f, f, f.top, f.keys)
 		defer v.Close()
 
 		for range 50 {
@@ -271,12 +262,6 @@ func TestViewListsAreTheCallers(t *testing.T) {
 	})
 }
 
-func TestNewTakesNoNil(t *testing.T) {
-	if _, err := New(nil, newFake(), newFake().top, newFake().keys); err == nil {
-		t.Error("a view without counts")
-	}
-}
-
 // Real recorders write to a real Redis, and the view has what a reading of all minutes has.
 func TestViewOfRedis(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: redistest.Addr(t), ContextTimeoutEnabled: true,
@@ -285,10 +270,7 @@ func TestViewOfRedis(t *testing.T) {
 	prefix := redistest.Prefix(t)
 	source := collect.Redis{Client: client, Prefix: prefix}
 
-	v, err := New(source, newFake(), newFake().top, newFake().keys)
-	if err != nil {
-		t.Fatal(err)
-	}
+	v := New(source, newFake(), newFake().top, newFake().keys)
 	defer v.Close()
 
 	recorder, err := stats.New(client, stats.Options{App: "a", Prefix: prefix, Every: time.Minute, Timeout: time.Minute,
