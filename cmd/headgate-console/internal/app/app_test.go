@@ -46,6 +46,8 @@ func administrator(t *testing.T, a *App) service.Actor {
 	must(t, err)
 	actor, err := a.Service.Authenticate(ctx, first.Token, service.Meta{})
 	must(t, err)
+
+	// The one-time password is good for nothing but its change.
 	second, err := a.Service.ChangePassword(ctx, actor, a.OneTimePassword, "a password of one's own")
 	must(t, err)
 	actor, err = a.Service.Authenticate(ctx, second.Token, service.Meta{})
@@ -94,6 +96,7 @@ func TestAppPublishesAfterRedisOutage(t *testing.T) {
 	d.save("q", "10/1s")
 	until(t, "a failure", func() bool { return d.Publisher.Status().Failures > 0 })
 
+	// What was saved meanwhile is published without another change.
 	server.Restart()
 	d.shows("p q")
 	until(t, "the status", func() bool {
@@ -108,6 +111,8 @@ func TestStartPublishesPendingChanges(t *testing.T) {
 
 	// The first console has no Redis, so its policy is not published.
 	atDesk(t, "", db).save("p", "10/1s")
+
+	// The next one has, and finds what waits.
 	again := atDesk(t, server.Addr, db)
 	if again.OneTimePassword != "" {
 		t.Error("a second administrator was made")

@@ -32,8 +32,11 @@ func atDesk(t *testing.T, redisAddr, db string) desk {
 	t.Helper()
 	c := config.Config{DB: db}
 	if redisAddr != "" {
-		c.Redis = &redis.UniversalOptions{Addrs: []string{redisAddr}, ContextTimeoutEnabled: true, DisableIdentity: true}
+		c.Redis = &redis.UniversalOptions{Addrs: []string{redisAddr},
+			ContextTimeoutEnabled: true, DisableIdentity: true}
 	}
+
+	// Only the first start has a password.
 	a := open(t, c)
 	d := desk{App: a, t: t}
 	if a.OneTimePassword != "" {
