@@ -42,6 +42,7 @@ func open(t *testing.T, c config.Config) *App {
 func administrator(t *testing.T, a *App) service.Actor {
 	t.Helper()
 	ctx := t.Context()
+
 	first, err := a.Service.Login(ctx, service.FirstUser, a.OneTimePassword, service.Meta{})
 	must(t, err)
 	actor, err := a.Service.Authenticate(ctx, first.Token, service.Meta{})
@@ -50,6 +51,8 @@ func administrator(t *testing.T, a *App) service.Actor {
 	// The one-time password is good for nothing but its change.
 	second, err := a.Service.ChangePassword(ctx, actor, a.OneTimePassword, "a password of one's own")
 	must(t, err)
+
+	// A new password ends the session.
 	actor, err = a.Service.Authenticate(ctx, second.Token, service.Meta{})
 	must(t, err)
 	return actor
@@ -99,6 +102,8 @@ func TestAppPublishesAfterRedisOutage(t *testing.T) {
 	// What was saved meanwhile is published without another change.
 	server.Restart()
 	d.shows("p q")
+
+	// The database notes it a little later.
 	until(t, "the status", func() bool {
 		v, err := d.Service.Publishing(t.Context(), d.actor)
 		return err == nil && v.Version == 2 && v.Published == 2 && d.Publisher.Status().Failures == 0
@@ -114,6 +119,7 @@ func TestStartPublishesPendingChanges(t *testing.T) {
 
 	// The next one has, and finds what waits.
 	again := atDesk(t, server.Addr, db)
+
 	if again.OneTimePassword != "" {
 		t.Error("a second administrator was made")
 	}

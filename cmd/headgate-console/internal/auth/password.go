@@ -171,30 +171,22 @@ func encodeHash(c Cost, salt, sum []byte) string {
 
 var errHash = errors.New("the stored hash of a password is not one of argon2id")
 
+// decodeHash accepts what encodeHash returns, and nothing else. The bounds keep a hash that was written
+// into the database by hand from using up the memory or the time.
 func decodeHash(s string) (c Cost, salt, sum []byte, err error) {
-	parts := strings.Split(s, "$")
-	if len(parts) != 6 || parts[1] != "argon2id" {
-		return c, nil, nil, errHash
-	}
-
 	var version int
-	if _, err := fmt.Sscanf(parts[2], "v=%d", &version); err != nil || version != argon2.Version {
+	var rest string
+	_, err = fmt.Sscanf(s, "$argon2id$v=%d$m=%d,t=%d,p=1$%s", &version, &c.Memory, &c.Time, &rest)
+	if err != nil || c.Memory > maxMemory || c.Time < 1 || c.Time > maxTime {
 		return c, nil, nil, errHash
 	}
 
-	// The bounds keep a hash that was written into the database by hand from using up the memory or
-	// the time.
-	if _, err := fmt.Sscanf(parts[3], "m=%d,t=%d,p=1", &c.Memory, &c.Time); err != nil ||
-		c.Memory > maxMemory || c.Time < 1 || c.Time > maxTime {
+	// What is not in its one form is read otherwise than it is written.
+	first, second, _ := strings.Cut(rest, "$")
+	salt, _ = hashEncoding.DecodeString(first)
+	sum, _ = hashEncoding.DecodeString(second)
+	if len(sum) != hashSize || encodeHash(c, salt, sum) != s {
 		return c, nil, nil, errHash
 	}
-
-	if salt, err = hashEncoding.DecodeString(parts[4]); err != nil {
-		return c, nil, nil, errHash
-	}
-	if sum, err = hashEncoding.DecodeString(parts[5]); err != nil || len(sum) != hashSize {
-		return c, nil, nil, errHash
-	}
-
 	return c, salt, sum, nil
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"time"
 )
@@ -26,22 +27,16 @@ func sweep(dir string, now time.Time) error {
 	var errs []error
 	for _, e := range entries {
 		path := filepath.Join(dir, e.Name())
-		if e.IsDir() && isScratch(e.Name()) && isStale(path, now) {
+		if e.IsDir() && scratch.MatchString(e.Name()) && isStale(path, now) {
 			errs = append(errs, os.RemoveAll(path))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// isScratch reports whether a folder has a name as os.MkdirTemp makes it for a backup or a
-// restore. The directory may be one in which people keep folders of similar names.
-func isScratch(name string) bool {
-	number, ok := strings.CutPrefix(name, ".backup-")
-	if !ok {
-		number, ok = strings.CutPrefix(name, ".restore-")
-	}
-	return ok && number != "" && strings.Trim(number, "0123456789") == ""
-}
+// scratch matches a folder with a name as os.MkdirTemp makes it for a backup or a restore. The
+// directory may be one in which people keep folders of similar names.
+var scratch = regexp.MustCompile(`^\.(backup|restore)-[0-9]+$`)
 
 // isStale reports whether nothing in a folder was written for staleAfter, and whether it has
 // nothing but the files of one backup.
