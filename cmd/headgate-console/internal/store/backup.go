@@ -151,10 +151,7 @@ func (s sqlite) check(ctx context.Context) error {
 			"the command backup makes a backup", ErrNoBackup)
 	}
 
-	db, err := sql.Open("sqlite", s.dsn("_pragma=query_only(1)", sqliteReadWait))
-	if err != nil {
-		return err
-	}
+	db := s.db("_pragma=query_only(1)", sqliteReadWait)
 	defer db.Close()
 
 	if err := checkSchema(ctx, db); err != nil {

@@ -36,25 +36,19 @@ func (m mysql) backUp(ctx context.Context, db *sql.DB, file string) error {
 			return err
 		}
 		to, err := db.BeginTx(ctx, nil)
-		if err != nil {
-			return err
-		}
-		defer to.Rollback()
-
-		// The order of the tables does not matter: references are checked at the end.
-		if _, err := to.ExecContext(ctx, "PRAGMA defer_foreign_keys = 1"); err != nil {
-			return err
-		}
-		return copyTables(ctx, tables, from, to)
+		return finish(to, err, func() error {
+			// The order of the tables does not matter: references are checked at the end.
+			if _, err := to.ExecContext(ctx, "PRAGMA defer_foreign_keys = 1"); err != nil {
+				return err
+			}
+			return copyTables(ctx, tables, from, to)
+		})
 	})
 }
 
 // written opens an SQLite to write it, and leaves one file.
 func (s sqlite) written(ctx context.Context, f func(*sql.DB) error) (err error) {
-	db, err := sql.Open("sqlite", s.dsn("_txlock=immediate", sqliteReadWait))
-	if err != nil {
-		return err
-	}
+	db := s.db("_txlock=immediate", sqliteReadWait)
 	db.SetMaxOpenConns(1)
 	defer func() { err = errors.Join(err, db.Close()) }()
 
@@ -141,16 +135,13 @@ func (d *DB) replaceRows(ctx context.Context, from *sql.Tx, tables []table, forc
 	defer conn.ExecContext(context.WithoutCancel(ctx), "SET foreign_key_checks = 1")
 
 	to, err := conn.BeginTx(ctx, nil)
-	if err != nil {
-		return err
-	}
-	defer to.Rollback()
-
-	// A console may have started since.
-	if !force {
-		if err := unused(ctx, to); err != nil {
-			return err
+	return finish(to, err, func() error {
+		// A console may have started since.
+		if !force {
+			if err := unused(ctx, to); err != nil {
+				return err
+			}
 		}
-	}
-	return copyTables(ctx, tables, from, to)
+		return copyTables(ctx, tables, from, to)
+	})
 }

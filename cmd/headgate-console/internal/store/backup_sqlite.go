@@ -17,16 +17,13 @@ func (s sqlite) directory() string { return filepath.Dir(s.path) }
 // backUp has SQLite write all that a reader sees to a file, which may be there and empty.
 func (s sqlite) backUp(ctx context.Context, _ *sql.DB, file string) error {
 	// A connection that may only read writes no other file either.
-	db, err := sql.Open("sqlite", s.dsn("_txlock=deferred", sqliteReadWait))
-	if err != nil {
-		return err
-	}
+	db := s.db("_txlock=deferred", sqliteReadWait)
 	defer db.Close()
 
 	if _, err := versionOf(ctx, db); err != nil {
 		return err
 	}
-	_, err = db.ExecContext(ctx, "VACUUM INTO ?", file)
+	_, err := db.ExecContext(ctx, "VACUUM INTO ?", file)
 	return err
 }
 
@@ -104,15 +101,12 @@ func followLinks(path string) (string, error) {
 // settle returns an error unless it is sure that no other program uses the database. A file that is
 // not an SQLite, or a damaged one, is in no use.
 func (s sqlite) settle(ctx context.Context) error {
-	db, err := sql.Open("sqlite", s.dsn("_txlock=deferred", sqliteWriteWait))
-	if err != nil {
-		return err
-	}
+	db := s.db("_txlock=deferred", sqliteWriteWait)
 	defer db.Close()
 
 	// The database leaves its log only to the last one that uses it.
 	var mode string
-	err = db.QueryRowContext(ctx, "PRAGMA journal_mode = DELETE").Scan(&mode)
+	err := db.QueryRowContext(ctx, "PRAGMA journal_mode = DELETE").Scan(&mode)
 	var e *driver.Error
 	switch {
 	case s.kind(err) == kindContended || err == nil && mode != "delete":

@@ -73,15 +73,14 @@ func (t table) row() []any {
 // maxBatchBytes bounds the texts of a statement that copies rows.
 const maxBatchBytes = 1 << 20
 
-// copyTables replaces the rows of tables in one transaction by those in another, and commits the
-// one that writes.
+// copyTables replaces the rows of tables in one transaction by those in another.
 func copyTables(ctx context.Context, tables []table, from, to *sql.Tx) error {
 	for _, t := range tables {
 		if err := t.copyRows(ctx, from, to); err != nil {
 			return err
 		}
 	}
-	return to.Commit()
+	return nil
 }
 
 // copyRows replaces the rows of a table in one transaction by those in another.

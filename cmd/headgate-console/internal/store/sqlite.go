@@ -47,18 +47,20 @@ func (s sqlite) open() (read, write *sql.DB, err error) {
 
 	// A transaction that is to write takes the lock when it begins, and not at its first write:
 	// then it never has to give up what it has read.
-	if write, err = sql.Open("sqlite", s.dsn("_txlock=immediate", sqliteWriteWait)); err != nil {
-		return nil, nil, err
-	}
+	write = s.db("_txlock=immediate", sqliteWriteWait)
 	write.SetMaxOpenConns(1)
 
-	if read, err = sql.Open("sqlite", s.dsn("_pragma=query_only(1)", sqliteReadWait)); err != nil {
-		return nil, nil, errors.Join(err, write.Close())
-	}
-
+	read = s.db("_pragma=query_only(1)", sqliteReadWait)
 	read.SetMaxOpenConns(sqliteReaders)
 	read.SetMaxIdleConns(sqliteReaders)
 	return read, write, nil
+}
+
+// db opens the file by its dsn. What is wrong with the file shows when it is used: sql.Open fails
+// only without the driver.
+func (s sqlite) db(more string, wait int) *sql.DB {
+	db, _ := sql.Open("sqlite", s.dsn(more, wait))
+	return db
 }
 
 // dsn returns the URI of the file. SQLite waits for other programs for wait
@@ -73,11 +75,16 @@ func (s sqlite) dsn(more string, wait int) string {
 // alone runs f in a transaction that writes. SQLite runs one of them at a time.
 func (sqlite) alone(ctx context.Context, db *sql.DB, f func(runner) error) error {
 	tx, err := begin(ctx, sqlite{}, db, nil)
+	return finish(tx, err, func() error { return f(tx) })
+}
+
+// finish commits a transaction that has begun without an error after f, or rolls it back.
+func finish(tx *sql.Tx, err error, f func() error) error {
 	if err != nil {
 		return err
 	}
-	defer tx.Rollback()
-	if err := f(tx); err != nil {
+	defer tx.Rollback() // does nothing after a commit
+	if err := f(); err != nil {
 		return err
 	}
 	return tx.Commit()
