@@ -171,8 +171,8 @@ func encodeHash(c Cost, salt, sum []byte) string {
 
 var errHash = errors.New("the stored hash of a password is not one of argon2id")
 
-// decodeHash accepts what encodeHash returns, and nothing else. The bounds keep a hash that was written
-// into the database by hand from using up the memory or the time.
+// decodeHash accepts what encodeHash returns, and nothing else. The bounds keep a hash that was
+// written into the database by hand from using up the memory or the time.
 func decodeHash(s string) (c Cost, salt, sum []byte, err error) {
 	var version int
 	var rest string

@@ -3,6 +3,7 @@
 package backup
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -70,11 +71,8 @@ func parse(args []string, env func(string) string, bad io.Writer) (o options, er
 		return o, errors.New("name one file, behind the flags")
 	}
 
-	if o.db == "" {
-		o.db = env(config.EnvDB)
-	}
 	o.file = f.Arg(0)
-	o.db, err = config.Database(o.db, o.data)
+	o.db, err = config.Database(cmp.Or(o.db, env(config.EnvDB)), o.data)
 	return o, err
 }
 

@@ -199,14 +199,8 @@ func start(t *testing.T, d *database, p *place) *Worker {
 
 func wantSizes(t *testing.T, p *place, want ...int) {
 	t.Helper()
-	got := p.got()
-	if len(got) != len(want) {
+	if got := p.got(); !slices.Equal(got, want) {
 		t.Fatalf("sets of %v were published, want %v", got, want)
-	}
-	for i := range got {
-		if got[i] != want[i] {
-			t.Fatalf("sets of %v were published, want %v", got, want)
-		}
 	}
 }
 
