@@ -1,7 +1,6 @@
 package web
 
 import (
-	"errors"
 	"math"
 	"net/http"
 	"slices"
@@ -82,11 +81,9 @@ type tokenForm struct {
 // emptyToken is the form of a new token before it is filled in.
 var emptyToken = tokenForm{Scope: "read", Days: "90"}
 
-func accountPage(r *request) error {
-	return r.showAccount(http.StatusOK, emptyToken, nil)
-}
+func accountPage(r *request) error { return r.showAccount(emptyToken, nil) }
 
-func (r *request) showAccount(status int, draft tokenForm, m mistakes) error {
+func (r *request) showAccount(draft tokenForm, m mistakes) error {
 	a := account{
 		User: r.access, Must: r.access.MustChangePassword, Proxied: r.proxied, Provider: r.Provider != nil,
 		MinLength: auth.MinPassword, Draft: draft, Mistakes: m,
@@ -95,7 +92,7 @@ func (r *request) showAccount(status int, draft tokenForm, m mistakes) error {
 	// Before the password is changed the service answers nothing else, and the page has nothing
 	// else.
 	if a.Must {
-		return r.show(status, "account", "Choose a password", a)
+		return r.show(statusOf(m), "account", "Choose a password", a)
 	}
 	var err error
 	if a.Sessions, err = r.Service.Sessions(r.req.Context(), r.actor); err != nil {
@@ -128,7 +125,7 @@ func (r *request) showAccount(status int, draft tokenForm, m mistakes) error {
 		a.Apps = append(a.Apps, appChoice{Name: app.Name, Checked: slices.Contains(draft.Apps, app.Name)})
 	}
 
-	return r.show(status, "account", "Your account", a)
+	return r.show(statusOf(m), "account", "Your account", a)
 }
 
 // lives fills in how long a token may last.
@@ -165,36 +162,25 @@ func changePassword(r *request) error {
 		m.add("password", err.Error())
 	}
 
-	draft := emptyToken
+	again := func(m mistakes) error { return r.showAccount(emptyToken, m) }
 	if len(m) > 0 {
-		return r.showAccount(http.StatusUnprocessableEntity, draft, m)
+		return again(m)
 	}
-
 	change := r.Service.ChangePassword
 	if r.field("tokens") == "end" {
 		change = r.Service.ChangePasswordAndEndTokens
 	}
 	session, err := change(r.req.Context(), r.actor, r.field("old"), r.field("password"))
-	if errors.Is(err, service.ErrCredentials) {
-		return r.showAccount(http.StatusUnprocessableEntity, draft, mistakes{"old": {"it is not your password"}})
-	}
-	if m := mistakesOf(err); m != nil {
-		return r.showAccount(http.StatusUnprocessableEntity, draft, m)
-	}
-	if err != nil {
-		return err
-	}
-
-	// All other sessions have ended, and this browser goes on with a new one.
-	r.setSession(session)
-	return r.seeOther("/account", "password")
+	return after(proofErr(err, "old", ""), again, func() error {
+		// All other sessions have ended, and this browser goes on with a new one.
+		r.setSession(session)
+		return r.seeOther("/account", "password")
+	})
 }
 
 func endSession(r *request) error {
-	if err := r.Service.RevokeSession(r.req.Context(), r.actor, r.field("id")); err != nil {
-		return err
-	}
-	return r.seeOther("/account", "ended")
+	err := r.Service.RevokeSession(r.req.Context(), r.actor, r.field("id"))
+	return after(err, nil, r.to("/account", "ended"))
 }
 
 func createToken(r *request) error {
@@ -216,26 +202,18 @@ func createToken(r *request) error {
 		field = "until"
 		last, err := time.Parse(time.DateOnly, draft.Until)
 		if err != nil {
-			return r.showAccount(http.StatusUnprocessableEntity, draft,
-				mistakes{field: {"it is not a day such as 2026-03-01"}})
+			return r.showAccount(draft, mistakes{field: {notDay}})
 		}
 		ask.Expires = last.AddDate(0, 0, 1) // with the end of the day
 	}
 
 	_, secret, err := r.Service.CreateToken(r.req.Context(), r.actor, ask)
-	if m := proofMistakes(err, "own", "code"); m != nil {
-		if texts, there := m["life"]; there {
-			delete(m, "life")
-			m[field] = texts
-		}
+	again := func(m mistakes) error { return r.showAccount(draft, m.renamed("life", field)) }
 
-		// The secret is shown here and never again, so the answer is a page and not a redirect.
-		return r.showAccount(http.StatusUnprocessableEntity, draft, m)
-	}
-	if err != nil {
-		return err
-	}
-	return r.show(http.StatusOK, "once", "A new token", once{Secret: secret, Back: "/account"})
+	// The secret is shown here and never again, so the answer is a page and not a redirect.
+	return after(proofErr(err, "own", "code"), again, func() error {
+		return r.show(http.StatusOK, "once", "A new token", once{Secret: secret, Back: "/account"})
+	})
 }
 
 // atoi returns a whole number, or 0, which the service refuses with all other mistakes.
@@ -267,8 +245,5 @@ func revokeToken(r *request) error {
 		}
 	}
 
-	if err := r.Service.RevokeToken(r.req.Context(), r.actor, id); err != nil {
-		return err
-	}
-	return r.seeOther("/account", "revoked")
+	return after(r.Service.RevokeToken(r.req.Context(), r.actor, id), nil, r.to("/account", "revoked"))
 }

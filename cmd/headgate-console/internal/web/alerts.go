@@ -1,7 +1,6 @@
 package web
 
 import (
-	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
@@ -140,11 +139,11 @@ func (k kindChoice) Text(name, label, help string) textField {
 func hookPath(id string) string { return "/alerts?webhook=" + url.QueryEscape(id) }
 
 func alertsPage(r *request) error {
-	return r.showAlerts(http.StatusOK, alerts{Open: r.query("webhook"), Tested: r.query("tested") != ""})
+	return r.showAlerts(alerts{Open: r.query("webhook"), Tested: r.query("tested") != ""})
 }
 
 // showAlerts answers with the page. A form without values has those of the webhook that is open.
-func (r *request) showAlerts(status int, p alerts) error {
+func (r *request) showAlerts(p alerts) error {
 	hooks, err := r.Service.Webhooks(r.req.Context(), r.actor)
 	if err != nil {
 		return err
@@ -165,7 +164,7 @@ func (r *request) showAlerts(status int, p alerts) error {
 			return err
 		}
 	}
-	return r.show(status, "alerts", "Alerts", p)
+	return r.show(statusOf(p.Mistakes), "alerts", "Alerts", p)
 }
 
 // open adds the webhook that is open, and its form.
@@ -276,22 +275,16 @@ func hookDraft(v url.Values) service.WebhookDraft {
 }
 
 // afterHook answers a change of a webhook. Its mistakes are shown in the form.
-func (r *request) afterHook(id string, values url.Values, done string, err error) error {
-	if m := mistakesOf(err); m != nil {
-		return r.showAlerts(http.StatusUnprocessableEntity, alerts{Open: id, Values: values, Mistakes: m})
-	}
-	if err != nil {
-		return err
-	}
-	return r.seeOther(hookPath(id), done)
+func (r *request) afterHook(id string, values url.Values, err error, then func() error) error {
+	again := func(m mistakes) error { return r.showAlerts(alerts{Open: id, Values: values, Mistakes: m}) }
+	return after(err, again, then)
 }
 
 func createHook(r *request) error {
 	w, secret, err := r.Service.CreateWebhook(r.req.Context(), r.actor, hookDraft(r.req.PostForm))
-	if err != nil {
-		return r.afterHook(newHook, r.req.PostForm, "", err)
-	}
-	return r.showAlerts(http.StatusOK, alerts{Open: w.ID, Secret: secret})
+	return r.afterHook(newHook, r.req.PostForm, err, func() error {
+		return r.showAlerts(alerts{Open: w.ID, Secret: secret})
+	})
 }
 
 func updateHook(r *request) error {
@@ -304,7 +297,8 @@ func updateHook(r *request) error {
 	// The form does not turn a webhook on or off, so an edit keeps what is.
 	d := hookDraft(r.req.PostForm)
 	d.Enabled = was.Enabled
-	return r.afterHook(id, r.req.PostForm, "hook", r.Service.UpdateWebhook(r.req.Context(), r.actor, id, d))
+	err = r.Service.UpdateWebhook(r.req.Context(), r.actor, id, d)
+	return r.afterHook(id, r.req.PostForm, err, r.to(hookPath(id), "hook"))
 }
 
 // switchHook turns a webhook on or off.
@@ -313,31 +307,24 @@ func switchHook(r *request) error {
 	if do != "on" && do != "off" {
 		return errBadForm
 	}
-	return r.afterHook(id, nil, "hook"+do, r.Service.EnableWebhook(r.req.Context(), r.actor, id, do == "on"))
+	err := r.Service.EnableWebhook(r.req.Context(), r.actor, id, do == "on")
+	return r.afterHook(id, nil, err, r.to(hookPath(id), "hook"+do))
 }
 
 func renewHook(r *request) error {
 	id := r.req.PathValue("webhook")
 	secret, err := r.Service.RenewWebhookSecret(r.req.Context(), r.actor, id)
-	if err != nil {
-		return err
-	}
-	return r.showAlerts(http.StatusOK, alerts{Open: id, Secret: secret})
+	return after(err, nil, func() error { return r.showAlerts(alerts{Open: id, Secret: secret}) })
 }
 
 // testHook sends a test message. The page says what became of it.
 func testHook(r *request) error {
 	id := r.req.PathValue("webhook")
 	_, err := r.Service.TestWebhook(r.req.Context(), r.actor, id)
-	if err != nil {
-		return r.afterHook(id, nil, "", err)
-	}
-	return r.seeOther(hookPath(id)+"&tested=yes", "")
+	return r.afterHook(id, nil, err, r.to(hookPath(id)+"&tested=yes", ""))
 }
 
 func deleteHook(r *request) error {
-	if err := r.Service.DeleteWebhook(r.req.Context(), r.actor, r.req.PathValue("webhook")); err != nil {
-		return err
-	}
-	return r.seeOther("/alerts", "hookdeleted")
+	err := r.Service.DeleteWebhook(r.req.Context(), r.actor, r.req.PathValue("webhook"))
+	return after(err, nil, r.to("/alerts", "hookdeleted"))
 }

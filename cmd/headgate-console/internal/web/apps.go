@@ -1,10 +1,7 @@
 package web
 
 import (
-	"errors"
 	"fmt"
-	"net/http"
-
 	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
 )
 
@@ -18,50 +15,32 @@ type applications struct {
 	paging
 }
 
-func appsPage(r *request) error { return r.showApps(http.StatusOK, applications{}) }
+func appsPage(r *request) error { return r.showApps(applications{}) }
 
 // showApps shows the applications, with what was wrong with a form.
-func (r *request) showApps(status int, a applications) error {
+func (r *request) showApps(a applications) error {
 	list, err := r.Service.Apps(r.req.Context(), r.actor)
 	if err != nil {
 		return err
 	}
 	a.Manager = r.access.CanManage()
 	a.Apps, a.paging = pageOf(r, list)
-	return r.show(status, "apps", "Applications", a)
+	return r.show(statusOf(a.Mistakes), "apps", "Applications", a)
 }
 
 func createApp(r *request) error {
 	a := applications{Name: r.field("name"), About: r.field("description")}
 	err := r.Service.CreateApp(r.req.Context(), r.actor, a.Name, a.About)
-	if a.Mistakes = mistakesOf(err); a.Mistakes != nil {
-		return r.showApps(http.StatusUnprocessableEntity, a)
+	again := func(m mistakes) error {
+		a.Mistakes = m
+		return r.showApps(a)
 	}
-	if err != nil {
-		return err
-	}
-	return r.seeOther("/apps", "app")
-}
-
-// mistakesOf returns the mistakes in the input, or nil.
-func mistakesOf(err error) mistakes {
-	var invalid *service.InvalidError
-	if !errors.As(err, &invalid) {
-		return nil
-	}
-
-	m := mistakes{}
-	for _, f := range invalid.Faults {
-		m.add(f.Field, f.Message)
-	}
-	return m
+	return after(err, again, r.to("/apps", "app"))
 }
 
 func describeApp(r *request) error {
-	if err := r.Service.DescribeApp(r.req.Context(), r.actor, r.field("name"), r.field("description")); err != nil {
-		return err
-	}
-	return r.seeOther("/apps", "appsaved")
+	err := r.Service.DescribeApp(r.req.Context(), r.actor, r.field("name"), r.field("description"))
+	return after(err, nil, r.to("/apps", "appsaved"))
 }
 
 func deleteAppPage(r *request) error { return r.confirmAppDeletion(r.query("name"), nil) }
@@ -104,11 +83,6 @@ func deleteApp(r *request) error {
 	}
 
 	err := r.Service.DeleteApp(r.req.Context(), r.actor, name)
-	if m := mistakesOf(err); m != nil {
-		return r.confirmAppDeletion(name, m)
-	}
-	if err != nil {
-		return err
-	}
-	return r.seeOther("/apps", "appdeleted")
+	again := func(m mistakes) error { return r.confirmAppDeletion(name, m) }
+	return after(err, again, r.to("/apps", "appdeleted"))
 }

@@ -21,7 +21,7 @@ type audit struct {
 
 const (
 	perAudit = 50
-	day      = "2006-01-02"
+	notDay   = "it is not a day such as 2026-03-01"
 )
 
 // auditQuery reads the filter of the audit log. The mistakes of its dates are in the page.
@@ -40,7 +40,7 @@ func (r *request) auditQuery() (audit, service.AuditQuery) {
 func exportAudit(r *request) error {
 	a, q := r.auditQuery()
 	if len(a.Mistakes) > 0 {
-		return r.show(http.StatusUnprocessableEntity, "audit", "Audit log", a)
+		return r.show(statusOf(a.Mistakes), "audit", "Audit log", a)
 	}
 
 	file := &download{v: r, name: "audit.csv"}
@@ -93,11 +93,7 @@ func auditPage(r *request) error {
 		a.Older = a.link(list[len(list)-1].ID)
 	}
 
-	status := http.StatusOK
-	if len(a.Mistakes) > 0 {
-		status = http.StatusUnprocessableEntity
-	}
-	return r.show(status, "audit", "Audit log", a)
+	return r.show(statusOf(a.Mistakes), "audit", "Audit log", a)
 }
 
 // date reads a day, and returns the start of the day that is later days after it.
@@ -105,9 +101,9 @@ func (a *audit) date(field, text string, later int) time.Time {
 	if text == "" {
 		return time.Time{}
 	}
-	t, err := time.Parse(day, text)
+	t, err := time.Parse(time.DateOnly, text)
 	if err != nil {
-		a.Mistakes.add(field, "it is not a day such as 2026-03-01")
+		a.Mistakes.add(field, notDay)
 		return time.Time{}
 	}
 	return t.AddDate(0, 0, later)

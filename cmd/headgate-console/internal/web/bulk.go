@@ -117,11 +117,7 @@ func (r *request) bulkRefused(err error, q service.Query) error {
 	case errors.As(err, &invalid):
 		// The list has a field for the comment alone. Other mistakes stand above it.
 		for _, f := range invalid.Faults {
-			field := ""
-			if f.Field == "comment" {
-				field = f.Field
-			}
-			m.add(field, f.Message)
+			m.add(map[string]string{"comment": "comment"}[f.Field], f.Message)
 		}
 		return r.showList(http.StatusUnprocessableEntity, q, m)
 	}

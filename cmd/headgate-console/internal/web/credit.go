@@ -49,7 +49,8 @@ func askGrant(r *request, k *target) confirmation {
 
 func (r *request) doGrant(k *target) (done string, err error) {
 	m := mistakes{}
-	units, until := readUnits(m, r.field("units")), r.readUntil(m)
+	units := readUnits(m, r.field("units"))
+	until := readTime(m, "until", r.field("until"), strings.TrimSpace(r.field("zone")))
 	if len(m) > 0 && k.CanEdit {
 		return "", m.err()
 	}
@@ -125,28 +126,4 @@ func readUnits(m mistakes, text string) int64 {
 		m.add("units", "it is not a whole number, such as 500")
 	}
 	return n
-}
-
-// readUntil reads the end of a grant, and adds mistakes.
-func (r *request) readUntil(m mistakes) time.Time {
-	read := mistakes{}
-	until := readTime(read, r.field("until"), strings.TrimSpace(r.field("zone")))
-	for _, text := range read["at"] {
-		m.add("until", text)
-	}
-	for _, text := range read["zone"] {
-		m.add("zone", text)
-	}
-	return until
-}
-
-// err returns the mistakes as an error.
-func (m mistakes) err() error {
-	var list []service.Fault
-	for field, texts := range m {
-		for _, text := range texts {
-			list = append(list, service.Fault{Field: field, Message: text})
-		}
-	}
-	return &service.InvalidError{Faults: list}
 }

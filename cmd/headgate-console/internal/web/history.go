@@ -91,11 +91,8 @@ func comparePage(r *request) error {
 		return err
 	}
 
-	if c.Changes = changes; len(c.Mistakes) > 0 {
-		return r.show(http.StatusUnprocessableEntity, "diff", "Compare versions of "+c.Name, c)
-	}
-	c.Mistakes = nil
-	return r.show(http.StatusOK, "diff", "Compare versions of "+c.Name, c)
+	c.Changes = changes
+	return r.show(statusOf(c.Mistakes), "diff", "Compare versions of "+c.Name, c)
 }
 
 // readVersion reads a version, and adds a mistake.

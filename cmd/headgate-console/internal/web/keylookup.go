@@ -207,8 +207,3 @@ func fleetErr(err error) error {
 	}
 	return err
 }
-
-// mistake returns the error of one field of a form.
-func mistake(field, text string) error {
-	return &service.InvalidError{Faults: []service.Fault{{Field: field, Message: text}}}
-}

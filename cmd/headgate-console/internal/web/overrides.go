@@ -89,7 +89,7 @@ func setOverride(r *request) error {
 		m.add("limit", "it is empty; write a limit such as 100/1m")
 	}
 	if b.Until != "" {
-		change.Until = readUntil(m, b.Until)
+		change.Until = readTime(m, "until", b.Until, "UTC").Format(time.RFC3339)
 	}
 
 	// Who may not change the policy learns that first, whatever the form has.
@@ -109,16 +109,6 @@ func setOverride(r *request) error {
 		return err
 	}
 	return r.seeOther(policyPath(name), done)
-}
-
-// readUntil returns the end of an override as the service reads it, and adds mistakes.
-func readUntil(m mistakes, text string) string {
-	wrong := mistakes{}
-	at := readTime(wrong, text, "UTC")
-	for _, text := range wrong["at"] {
-		m.add("until", text)
-	}
-	return at.Format(time.RFC3339)
 }
 
 // sentForm returns a key as a form sends it.

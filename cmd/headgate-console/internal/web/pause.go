@@ -47,10 +47,7 @@ const maxHours = int64(service.MaxPause / time.Hour)
 func pausePolicy(r *request) error {
 	name := r.req.PathValue("name")
 	if r.field("do") == "stay" {
-		if err := r.Service.CancelPause(r.req.Context(), r.actor, name); err != nil {
-			return err
-		}
-		return r.seeOther(policyPath(name), "stays")
+		return after(r.Service.CancelPause(r.req.Context(), r.actor, name), nil, r.to(policyPath(name), "stays"))
 	}
 
 	p, err := r.Service.Policy(r.req.Context(), r.actor, name)
@@ -72,10 +69,7 @@ func pausePolicy(r *request) error {
 	if len(m) == 0 {
 		_, err = r.Service.PausePolicy(r.req.Context(), r.saying(), name, r.version("version"), mode,
 			time.Duration(hours)*time.Hour)
-		if m = mistakesOf(err); m["mode"] != nil {
-			m["pause_mode"] = m["mode"]
-			delete(m, "mode")
-		}
+		m = mistakesOf(err).renamed("mode", "pause_mode")
 	}
 	if len(m) > 0 {
 		form.Mistakes = m

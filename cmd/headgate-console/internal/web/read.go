@@ -12,6 +12,7 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/policy"
 )
@@ -24,6 +25,45 @@ func (m mistakes) add(field, text string) {
 	if !slices.Contains(m[field], text) {
 		m[field] = append(m[field], text)
 	}
+}
+
+// mistakesOf returns the mistakes in the input, or nil.
+func mistakesOf(err error) mistakes {
+	var invalid *service.InvalidError
+	if !errors.As(err, &invalid) {
+		return nil
+	}
+
+	m := mistakes{}
+	for _, f := range invalid.Faults {
+		m.add(f.Field, f.Message)
+	}
+	return m
+}
+
+// err returns the mistakes as an error.
+func (m mistakes) err() error {
+	var list []service.Fault
+	for field, texts := range m {
+		for _, text := range texts {
+			list = append(list, service.Fault{Field: field, Message: text})
+		}
+	}
+	return &service.InvalidError{Faults: list}
+}
+
+// mistake returns the error of one field of a form.
+func mistake(field, text string) error {
+	return &service.InvalidError{Faults: []service.Fault{{Field: field, Message: text}}}
+}
+
+// renamed returns the mistakes, with those of a field of the service at the field of the form.
+func (m mistakes) renamed(field, shown string) mistakes {
+	if texts := m[field]; texts != nil && field != shown {
+		delete(m, field)
+		m[shown] = texts
+	}
+	return m
 }
 
 // place returns the input that shows a mistake in a field of a policy, and the text there.

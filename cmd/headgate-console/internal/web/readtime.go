@@ -2,8 +2,8 @@ package web
 
 import "time"
 
-// readTime reads a time of a form with its zone, and adds mistakes.
-func readTime(m mistakes, text, zone string) time.Time {
+// readTime reads a time of a field with the zone of another, and adds mistakes.
+func readTime(m mistakes, field, text, zone string) time.Time {
 	where, err := time.LoadLocation(zone)
 	if err != nil || zone == "" || zone == "Local" {
 		m.add("zone", "it is not the name of a time zone, such as UTC or Europe/Berlin")
@@ -19,13 +19,13 @@ func readTime(m mistakes, text, zone string) time.Time {
 		// cases, and the user has to say which one is meant.
 		switch {
 		case t.Format(layout) != text:
-			m.add("at", "the clocks of this time zone skip this time; choose another")
+			m.add(field, "the clocks of this time zone skip this time; choose another")
 		case t.Add(time.Hour).Format(layout) == text || t.Add(-time.Hour).Format(layout) == text:
-			m.add("at", "the clocks of this time zone show this time twice; give it in UTC")
+			m.add(field, "the clocks of this time zone show this time twice; give it in UTC")
 		}
 		return t
 	}
 
-	m.add("at", "it is not a date and a time, such as 2030-01-31T09:00")
+	m.add(field, "it is not a date and a time, such as 2030-01-31T09:00")
 	return time.Time{}
 }

@@ -19,7 +19,7 @@ func TestTimeOfAFormIsOneInstant(t *testing.T) {
 		{"2030-01-31T09:00", "../etc/passwd", "zone", "not the name of a time zone"},
 	} {
 		m := mistakes{}
-		readTime(m, c.text, c.zone)
+		readTime(m, "at", c.text, c.zone)
 		if len(m) != 1 || !strings.Contains(strings.Join(m[c.field], ""), c.says) {
 			t.Errorf("%+v: %v", c, m)
 		}
@@ -28,7 +28,7 @@ func TestTimeOfAFormIsOneInstant(t *testing.T) {
 	want := time.Date(2030, 1, 31, 3, 30, 0, 0, time.UTC)
 	for _, text := range []string{"2030-01-31T09:00", "2030-01-31T09:00:00"} {
 		m := mistakes{}
-		if got := readTime(m, text, "Asia/Kolkata"); !got.Equal(want) || len(m) > 0 {
+		if got := readTime(m, "at", text, "Asia/Kolkata"); !got.Equal(want) || len(m) > 0 {
 			t.Errorf("%s is %v, %v", text, got, m)
 		}
 	}

@@ -185,6 +185,31 @@ func (r *request) field(name string) string { return r.req.PostForm.Get(name) }
 // query returns a parameter of the URL.
 func (r *request) query(name string) string { return r.req.URL.Query().Get(name) }
 
+// after answers after a change: with the form again if it has mistakes, with another error as such,
+// and else with what then answers. again is nil if there is no form.
+func after(err error, again func(mistakes) error, then func() error) error {
+	if m := mistakesOf(err); m != nil && again != nil {
+		return again(m)
+	}
+	if err != nil {
+		return err
+	}
+	return then()
+}
+
+// statusOf returns the status of a page with the mistakes of a form.
+func statusOf(m mistakes) int {
+	if len(m) > 0 {
+		return http.StatusUnprocessableEntity
+	}
+	return http.StatusOK
+}
+
+// to returns what answers with seeOther.
+func (r *request) to(path, done string) func() error {
+	return func() error { return r.seeOther(path, done) }
+}
+
 // seeOther redirects the browser to a page. done names the message to show there, or
 // is "". It returns nil, so that a handler can return its result.
 func (r *request) seeOther(path, done string) error {

@@ -18,14 +18,14 @@ type factor struct {
 	Mistakes mistakes
 }
 
-func factorPage(r *request) error { return r.showFactor(http.StatusOK, nil) }
+func factorPage(r *request) error { return r.showFactor(nil) }
 
-func (r *request) showFactor(status int, m mistakes) error {
+func (r *request) showFactor(m mistakes) error {
 	state, err := r.Service.SecondFactor(r.req.Context(), r.actor)
 	if err != nil {
 		return err
 	}
-	return r.show(status, "secondfactor", "Second factor", factor{state, r.access.MustSetUpSecondFactor, m})
+	return r.show(statusOf(m), "secondfactor", "Second factor", factor{state, r.access.MustSetUpSecondFactor, m})
 }
 
 // factorSetup is the page that shows the secret of a second factor. It is an answer to a POST,
@@ -37,7 +37,7 @@ type factorSetup struct {
 	Mistakes mistakes
 }
 
-func (r *request) showSetup(status int, setup service.FactorSetup, m mistakes) error {
+func (r *request) showSetup(setup service.FactorSetup, m mistakes) error {
 	code, err := qrcode.New(setup.Address)
 	if err != nil {
 		return err
@@ -49,19 +49,13 @@ func (r *request) showSetup(status int, setup service.FactorSetup, m mistakes) e
 		groups, remaining = append(groups, remaining[:n]), remaining[n:]
 	}
 
-	return r.show(status, "factorsetup", "Set up a second factor",
+	return r.show(statusOf(m), "factorsetup", "Set up a second factor",
 		factorSetup{strings.Join(groups, " "), code, r.access.MustSetUpSecondFactor, m})
 }
 
 func beginFactor(r *request) error {
 	setup, err := r.Service.BeginSecondFactor(r.req.Context(), r.actor, r.field("password"))
-	if m := proofMistakes(err, "password", ""); m != nil {
-		return r.showFactor(http.StatusUnprocessableEntity, m)
-	}
-	if err != nil {
-		return err
-	}
-	return r.showSetup(http.StatusOK, setup, nil)
+	return after(proofErr(err, "password", ""), r.showFactor, func() error { return r.showSetup(setup, nil) })
 }
 
 func confirmFactor(r *request) error {
@@ -74,7 +68,7 @@ func confirmFactor(r *request) error {
 		if err != nil {
 			return err
 		}
-		return r.showSetup(http.StatusUnprocessableEntity, setup,
+		return r.showSetup(setup,
 			mistakes{"code": {"it is not the code of now; check that the clock of the device is right"}})
 	case errors.Is(err, service.ErrNotFound):
 		return r.seeOther(factorPath, "setup")
@@ -92,36 +86,24 @@ func (r *request) showRecovery(codes []string) error {
 
 func renewRecovery(r *request) error {
 	codes, err := r.Service.RenewRecoveryCodes(r.req.Context(), r.actor, r.field("password"), r.field("code"))
-	if m := proofMistakes(err, "password", "renew"); m != nil {
-		return r.showFactor(http.StatusUnprocessableEntity, m)
-	}
-	if err != nil {
-		return err
-	}
-	return r.showRecovery(codes)
+	return after(proofErr(err, "password", "renew"), r.showFactor, func() error { return r.showRecovery(codes) })
 }
 
 func disableFactor(r *request) error {
 	err := r.Service.DisableSecondFactor(r.req.Context(), r.actor, r.field("password"), r.field("code"))
-	if m := proofMistakes(err, "off", "code"); m != nil {
-		return r.showFactor(http.StatusUnprocessableEntity, m)
-	}
-	if err != nil {
-		return err
-	}
-	return r.seeOther(factorPath, "factoroff")
+	return after(proofErr(err, "off", "code"), r.showFactor, r.to(factorPath, "factoroff"))
 }
 
-// proofMistakes returns the mistakes of a form with fields for the user's password and a code, or
-// nil.
-func proofMistakes(err error, password, code string) mistakes {
+// proofErr returns the error of a form with fields for the user's password and a code: what is wrong
+// with these is a mistake.
+func proofErr(err error, password, code string) error {
 	switch {
 	case errors.Is(err, service.ErrCode):
-		return mistakes{code: {"it is wrong, or was used before; wait for the next one"}}
+		return mistake(code, "it is wrong, or was used before; wait for the next one")
 	case errors.Is(err, service.ErrCredentials):
-		return mistakes{password: {"it is not your password"}}
+		return mistake(password, "it is not your password")
 	}
-	return mistakesOf(err)
+	return err
 }
 
 // removeFactor removes the second factor of another user.

@@ -1,8 +1,6 @@
 package web
 
 import (
-	"errors"
-	"net/http"
 	"strconv"
 	"strings"
 	"time"
@@ -20,26 +18,26 @@ type settings struct {
 	Mistakes   mistakes
 }
 
-func settingsPage(r *request) error { return r.showSettings(http.StatusOK, nil) }
+func settingsPage(r *request) error { return r.showSettings(nil) }
 
 // showSettings shows the settings as they are, with mistakes of another form on the page.
-func (r *request) showSettings(status int, m mistakes) error {
+func (r *request) showSettings(m mistakes) error {
 	s, err := r.Service.Settings(r.req.Context(), r.actor)
 	if err != nil {
 		return err
 	}
-	return r.showSettingsForm(status, settings{
+	return r.showSettingsForm(settings{
 		Idle: short(s.SessionIdle), Life: short(s.SessionLife), Factor: string(s.SecondFactor),
 		Days: strconv.Itoa(int(s.TokenLife / (24 * time.Hour))), Mistakes: m,
 	})
 }
 
-func (r *request) showSettingsForm(status int, form settings) (err error) {
+func (r *request) showSettingsForm(form settings) (err error) {
 	// The form of a backup asks for a code where there is a second factor.
 	if form.Own, err = r.Service.SecondFactor(r.req.Context(), r.actor); err != nil {
 		return err
 	}
-	return r.show(status, "settings", "Sign-in and backup", form)
+	return r.show(statusOf(form.Mistakes), "settings", "Sign-in and backup", form)
 }
 
 // short writes a duration without its zero units.
@@ -67,36 +65,16 @@ func saveSettings(r *request) error {
 
 	// What cannot be read is not sent to the service, which would take it for a zero.
 	if len(form.Mistakes) > 0 {
-		return r.showSettingsForm(http.StatusUnprocessableEntity, form)
+		return r.showSettingsForm(form)
 	}
 
 	err := r.Service.SaveSettings(r.req.Context(), r.actor, s)
-	var invalid *service.InvalidError
-	if errors.As(err, &invalid) {
-		for _, f := range invalid.Faults {
-			form.Mistakes.add(settingField(f.Field), f.Message)
-		}
-		return r.showSettingsForm(http.StatusUnprocessableEntity, form)
+	again := func(m mistakes) error {
+		form.Mistakes = m.renamed("session_idle", "idle").renamed("session_life", "life").
+			renamed("second_factor", "factor").renamed("token_life", "days")
+		return r.showSettingsForm(form)
 	}
-	if err != nil {
-		return err
-	}
-	return r.seeOther("/settings", "settings")
-}
-
-// settingField returns the field of the form that shows a setting.
-func settingField(name string) string {
-	switch name {
-	case "session_idle":
-		return "idle"
-	case "session_life":
-		return "life"
-	case "second_factor":
-		return "factor"
-	case "token_life":
-		return "days"
-	}
-	return ""
+	return after(err, again, r.to("/settings", "settings"))
 }
 
 // days returns the longest life of a token; 0, for an empty field, keeps what is in force.
@@ -123,13 +101,8 @@ func (s *settings) span(field, text string) time.Duration {
 // another site asks for it.
 func downloadBackup(r *request) error {
 	f, err := r.Service.Backup(r.req.Context(), r.actor, r.field("password"), r.field("code"))
-	if m := proofMistakes(err, "password", "code"); m != nil {
-		return r.showSettings(http.StatusUnprocessableEntity, m)
-	}
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-
-	return server.SendBackup(r.w, f.File, r.Clock())
+	return after(proofErr(err, "password", "code"), r.showSettings, func() error {
+		defer f.Close()
+		return server.SendBackup(r.w, f.File, r.Clock())
+	})
 }

@@ -38,10 +38,7 @@ func takeOver(r *request) error {
 	}
 
 	what := strings.Join(whatIsLost(t), " ")
-	if err := r.Service.TakeOver(r.req.Context(), r.actor, t.Version, what); err != nil {
-		return err
-	}
-	return r.seeOther("/", "takeover")
+	return after(r.Service.TakeOver(r.req.Context(), r.actor, t.Version, what), nil, r.to("/", "takeover"))
 }
 
 // takeover returns what a take-over would replace, or nothing if the policies in Redis are those

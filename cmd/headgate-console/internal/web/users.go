@@ -18,9 +18,9 @@ type people struct {
 	paging
 }
 
-func usersPage(r *request) error { return r.showUsers(http.StatusOK, people{}) }
+func usersPage(r *request) error { return r.showUsers(people{}) }
 
-func (r *request) showUsers(status int, p people) error {
+func (r *request) showUsers(p people) error {
 	list, err := r.Service.Users(r.req.Context(), r.actor)
 	if err != nil {
 		return err
@@ -32,19 +32,19 @@ func (r *request) showUsers(status int, p people) error {
 	})
 
 	p.Users, p.paging = pageOf(r, list)
-	return r.show(status, "users", "Users", p)
+	return r.show(statusOf(p.Mistakes), "users", "Users", p)
 }
 
 func createUser(r *request) error {
 	p := people{Name: r.field("name")}
 	password, err := r.Service.CreateUser(r.req.Context(), r.actor, p.Name)
-	if p.Mistakes = mistakesOf(err); p.Mistakes != nil {
-		return r.showUsers(http.StatusUnprocessableEntity, p)
+	again := func(m mistakes) error {
+		p.Mistakes = m
+		return r.showUsers(p)
 	}
-	if err != nil {
-		return err
-	}
-	return r.show(http.StatusOK, "once", "A new user", once{User: p.Name, Secret: password, Back: userPath(p.Name)})
+	return after(err, again, func() error {
+		return r.show(http.StatusOK, "once", "A new user", once{User: p.Name, Secret: password, Back: userPath(p.Name)})
+	})
 }
 
 // once is the page of a secret that is shown only once.
@@ -71,9 +71,9 @@ type appRole struct {
 	Role service.Role
 }
 
-func userPage(r *request) error { return r.showUser(http.StatusOK, nil) }
+func userPage(r *request) error { return r.showUser(nil) }
 
-func (r *request) showUser(status int, m mistakes) error {
+func (r *request) showUser(m mistakes) error {
 	u, err := r.Service.User(r.req.Context(), r.actor, r.req.PathValue("name"))
 	if err != nil {
 		return err
@@ -102,18 +102,12 @@ func (r *request) showUser(status int, m mistakes) error {
 			p.Tokens = append(p.Tokens, t)
 		}
 	}
-	return r.show(status, "user", u.Name, p)
+	return r.show(statusOf(m), "user", u.Name, p)
 }
 
 // changed answers after a change of a user.
 func (r *request) changed(err error, done string) error {
-	if m := mistakesOf(err); m != nil {
-		return r.showUser(http.StatusUnprocessableEntity, m)
-	}
-	if err != nil {
-		return err
-	}
-	return r.seeOther(userPath(r.req.PathValue("name")), done)
+	return after(err, r.showUser, r.to(userPath(r.req.PathValue("name")), done))
 }
 
 func setRole(r *request) error {
@@ -201,11 +195,9 @@ func resetPassword(r *request) error {
 	}
 
 	password, err := r.Service.ResetPassword(r.req.Context(), r.actor, name)
-	if err != nil {
-		return r.changed(err, "")
-	}
-
-	return r.show(http.StatusOK, "once", "A new password", once{User: name, Secret: password, Back: userPath(name)})
+	return after(err, r.showUser, func() error {
+		return r.show(http.StatusOK, "once", "A new password", once{User: name, Secret: password, Back: userPath(name)})
+	})
 }
 
 // endTokensOf ends one token of a user, or all of them.
