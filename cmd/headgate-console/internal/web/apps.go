@@ -2,6 +2,7 @@ package web
 
 import (
 	"fmt"
+
 	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
 )
 

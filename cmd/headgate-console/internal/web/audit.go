@@ -117,14 +117,8 @@ func (a *audit) link(before int64) string {
 
 // values returns the filter.
 func (a *audit) values() url.Values {
-	u := url.Values{}
-	for name, value := range map[string]string{
+	return given(map[string]string{
 		"actor": a.Actor, "object": a.Object, "action": a.Action, "outcome": a.Outcome, "since": a.Since,
 		"until": a.Until,
-	} {
-		if value != "" {
-			u.Set(name, value)
-		}
-	}
-	return u
+	})
 }

@@ -15,15 +15,19 @@ func (o Options) Cookie() string {
 	return "headgate"
 }
 
-// sessionToken returns the token that came with a request, or "".
-func (r *request) sessionToken() string {
-	c, err := r.req.Cookie(r.Cookie())
+// cookie returns the value of a cookie that came with a request, or "".
+func (r *request) cookie(name string) string {
+	c, err := r.req.Cookie(name)
 	if err != nil {
 		return ""
 	}
 	return c.Value
 }
 
+func (r *request) dropCookie(name string) { r.setCookie(&http.Cookie{Name: name, MaxAge: -1}) }
+
+// sessionToken returns the token that came with a request, or "".
+func (r *request) sessionToken() string { return r.cookie(r.Cookie()) }
 func (r *request) setSession(s service.Session) {
 	r.setCookie(&http.Cookie{Name: r.Cookie(), Value: s.Token, Expires: s.Expires})
 	if s.Device != "" {
@@ -31,19 +35,8 @@ func (r *request) setSession(s service.Session) {
 	}
 }
 
-func (r *request) dropSession() { r.setCookie(&http.Cookie{Name: r.Cookie(), MaxAge: -1}) }
-
 // deviceCookie returns the name of the cookie of [service.Session.Device].
 func (r *request) deviceCookie() string { return r.Cookie() + "-device" }
-
-// device returns the device that came with a request, or "".
-func (r *request) device() string {
-	c, err := r.req.Cookie(r.deviceCookie())
-	if err != nil {
-		return ""
-	}
-	return c.Value
-}
 
 func (r *request) setCookie(c *http.Cookie) {
 	c.Path, c.HttpOnly, c.SameSite = "/", true, http.SameSiteLaxMode

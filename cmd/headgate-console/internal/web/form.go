@@ -196,11 +196,7 @@ func (form) Starts() []start { return vocabulary.Starts }
 
 // PathOf returns the address of the form with a start, which keeps the application.
 func (f form) PathOf(s start) string {
-	q := url.Values{"template": {s.Policy.Name}}
-	if f.App != "" {
-		q.Set("app", f.App)
-	}
-	return "/new?" + q.Encode()
+	return "/new?" + given(map[string]string{"template": s.Policy.Name, "app": f.App}).Encode()
 }
 
 // Units are the units of the period. The smallest is there if the period has it.

@@ -105,13 +105,7 @@ func (k *keys) Views() []view {
 }
 
 func (k *keys) query(view, key string) string {
-	v := url.Values{"view": {view}}
-	for name, value := range map[string]string{"app": k.Chosen, "policy": k.Policy, "key": key} {
-		if value != "" {
-			v.Set(name, value)
-		}
-	}
-	return v.Encode()
+	return given(map[string]string{"view": view, "app": k.Chosen, "policy": k.Policy, "key": key}).Encode()
 }
 
 // keysPath returns the page of a key under a policy.

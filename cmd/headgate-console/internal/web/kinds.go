@@ -75,30 +75,28 @@ func (f figures) Share() string { return share(f.Of("refused"), f.All) }
 
 // Why says what the refused were refused for, beside their limit.
 func (f figures) Why() string {
-	var list []string
-	for _, w := range []struct {
-		v     events.Verdict
-		words string
-	}{
-		{events.Banned, "banned"}, {events.Denied, "denied"}, {events.Impossible, "too costly"},
-		{events.QueueFull, "queue full"},
-	} {
-		if n := f.Counts[w.v]; n > 0 {
-			list = append(list, digits(n)+" "+w.words)
-		}
-	}
-
-	return strings.Join(list, ", ")
+	return f.said(verdictWords{events.Banned, "banned"}, verdictWords{events.Denied, "denied"},
+		verdictWords{events.Impossible, "too costly"}, verdictWords{events.QueueFull, "queue full"})
 }
 
 // How says what became of requests that were not decided.
 func (f figures) How() string {
+	return f.said(verdictWords{events.FailedOpen, "let through"}, verdictWords{events.FailedClosed, "turned away"})
+}
+
+// verdictWords are the words for a verdict after a number.
+type verdictWords struct {
+	events.Verdict
+	words string
+}
+
+// said says how many had each of the verdicts, apart from those that none had.
+func (f figures) said(of ...verdictWords) string {
 	var list []string
-	if n := f.Counts[events.FailedOpen]; n > 0 {
-		list = append(list, digits(n)+" let through")
-	}
-	if n := f.Counts[events.FailedClosed]; n > 0 {
-		list = append(list, digits(n)+" turned away")
+	for _, v := range of {
+		if n := f.Counts[v.Verdict]; n > 0 {
+			list = append(list, digits(n)+" "+v.words)
+		}
 	}
 	return strings.Join(list, ", ")
 }

@@ -94,8 +94,8 @@ func (r *request) showList(status int, q service.Query, m mistakes) error {
 
 	l := list{
 		Query: q, Apps: apps, Modes: modes(), Spans: choices("changed"), Total: page.Total, Page: page.Page.Page,
-		Pages: page.Pages, Columns: columns(q), Orders: choices("sort"), Here: listValues(q).Encode(), CanAdd: ownsSome(apps),
-		Manager:  r.access.CanManage(),
+		Pages: page.Pages, Columns: columns(q), Orders: choices("sort"), Here: listValues(q).Encode(),
+		CanAdd: ownsSome(apps), Manager: r.access.CanManage(),
 		Filtered: q.Search != "" || q.Mode != "" || q.Changed != "" || q.Refusing,
 		Usual:    usualFilters(q), Late: page.Late && r.Fleet != nil, Wide: drawing.SparkWidth(24), Mistakes: m,
 	}
@@ -215,21 +215,19 @@ func queryOf(u url.Values) service.Query {
 // listValues returns the query of a page of a list.
 func listValues(q service.Query) url.Values {
 	// What is usual is left out, so that one list has one address.
-	u := url.Values{}
-	for name, value := range map[string]string{"search": q.Search, "app": q.App, "mode": q.Mode,
-		"changed": q.Changed, "sort": q.Sort} {
-		if value != "" && (name != "sort" || value != "name") {
-			u.Set(name, value)
-		}
+	u := given(map[string]string{
+		"search": q.Search, "app": q.App, "mode": q.Mode, "changed": q.Changed, "sort": q.Sort,
+		"page": strconv.Itoa(q.Page),
+	})
+	if q.Sort == "name" {
+		u.Del("sort")
 	}
-
+	if q.Page <= 1 {
+		u.Del("page")
+	}
 	if q.Refusing {
 		u.Set("refusing", "now")
 	}
-	if q.Page > 1 {
-		u.Set("page", strconv.Itoa(q.Page))
-	}
-
 	return u
 }
 

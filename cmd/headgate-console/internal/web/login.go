@@ -31,23 +31,13 @@ func login(r *request) error {
 	form := loginForm{Name: r.field("name"), Next: r.field("next"), Provider: r.Provider != nil}
 	session, err := r.Service.Login(r.req.Context(), form.Name, r.field("password"), r.logInMeta())
 
-	// What a person can do something about is shown in the form, with the name that was typed.
-	var limited *service.LimitedError
-	switch {
-	case errors.Is(err, service.ErrCredentials):
-		form.Mistake = "The name or the password is wrong."
-		return r.show(http.StatusUnauthorized, "login", "Sign in", form)
-	case errors.As(err, &limited):
-		f := r.explain(err)
-		form.Mistake = f.Text
-		return r.show(f.Status, "login", "Sign in", form)
-	case errors.Is(err, service.ErrUnavailable):
-		form.Mistake = awayText(err)
-		return r.show(http.StatusServiceUnavailable, "login", "Sign in", form)
-	case err != nil:
+	var status int
+	if status, form.Mistake = r.logInFailure(err, "The name or the password is wrong.", ""); status != 0 {
+		return r.show(status, "login", "Sign in", form)
+	}
+	if err != nil {
 		return err
 	}
-
 	// The password was right, and a code is asked for next. The cookie is no session yet.
 	if session.Pending != "" {
 		r.setCookie(&http.Cookie{Name: r.pendingCookie(), Value: session.Pending, Expires: session.Expires})
@@ -84,43 +74,46 @@ func codePage(r *request) error {
 
 func loginCode(r *request) error {
 	form := codeForm{Next: r.field("next")}
-	var pending string
-	if c, err := r.req.Cookie(r.pendingCookie()); err == nil {
-		pending = c.Value
-	}
-
-	session, err := r.Service.LoginCode(r.req.Context(), pending, r.field("code"), r.logInMeta())
-	var limited *service.LimitedError
-	switch {
-	case errors.Is(err, service.ErrNotLoggedIn):
-		r.setCookie(&http.Cookie{Name: r.pendingCookie(), MaxAge: -1})
+	session, err := r.Service.LoginCode(r.req.Context(), r.cookie(r.pendingCookie()), r.field("code"), r.logInMeta())
+	if errors.Is(err, service.ErrNotLoggedIn) {
+		r.dropCookie(r.pendingCookie())
 		return r.show(http.StatusUnauthorized, "login", "Sign in", loginForm{
 			Next: form.Next, Provider: r.Provider != nil,
 			Mistake: "The sign-in took too long, or has ended. Please begin again.",
 		})
-	case errors.Is(err, service.ErrCredentials):
-		form.Mistake = "The code is wrong, or was used before. Wait for the next one."
-		return r.show(http.StatusUnauthorized, "code", "Sign in", form)
-	case errors.As(err, &limited):
-		f := r.explain(err)
-		form.Mistake = f.Text + " A recovery code, or a browser in which you have signed in before, may work now."
-		return r.show(f.Status, "code", "Sign in", form)
-	case errors.Is(err, service.ErrUnavailable):
-		form.Mistake = awayText(err)
-		return r.show(http.StatusServiceUnavailable, "code", "Sign in", form)
-	case err != nil:
+	}
+
+	var status int
+	status, form.Mistake = r.logInFailure(err, "The code is wrong, or was used before. Wait for the next one.",
+		" A recovery code, or a browser in which you have signed in before, may work now.")
+	if status != 0 {
+		return r.show(status, "code", "Sign in", form)
+	}
+	if err != nil {
 		return err
 	}
-	r.setCookie(&http.Cookie{Name: r.pendingCookie(), MaxAge: -1})
+
+	r.dropCookie(r.pendingCookie())
 	return r.enter(session, form.Next)
 }
 
-// awayText is what the pages for logging in say of a database that is not available.
-func awayText(err error) string {
-	if errors.Is(err, service.ErrFull) {
-		return fullTitle + ", so the console cannot sign anyone in. Make room where the console has its database."
+// logInFailure returns the status of the form of a log-in, and what it says of an error that a
+// person can do something about. The status is 0 for every other error, and for none.
+func (r *request) logInFailure(err error, wrong, limitedToo string) (status int, text string) {
+	var limited *service.LimitedError
+	switch {
+	case errors.Is(err, service.ErrCredentials):
+		return http.StatusUnauthorized, wrong
+	case errors.As(err, &limited):
+		f := r.explain(err)
+		return f.Status, f.Text + limitedToo
+	case errors.Is(err, service.ErrFull):
+		return http.StatusServiceUnavailable, fullTitle + ", so the console cannot sign anyone in. " +
+			"Make room where the console has its database."
+	case errors.Is(err, service.ErrUnavailable):
+		return http.StatusServiceUnavailable, "The database does not answer. Please try again in a moment."
 	}
-	return "The database does not answer. Please try again in a moment."
+	return 0, ""
 }
 
 // maxNext is how many bytes the address of a page to show after the log-in may have. A cookie
@@ -145,6 +138,6 @@ func logout(r *request) error {
 	if err := r.Service.Logout(r.req.Context(), r.actor); err != nil {
 		return err
 	}
-	r.dropSession()
+	r.dropCookie(r.Cookie())
 	return r.seeOther("/login", "out")
 }

@@ -89,15 +89,15 @@ func (r *request) chosenApp() (string, error) {
 	if r.req.URL.Query().Has("app") || r.part {
 		return r.query("app"), nil
 	}
-	c, err := r.req.Cookie(r.appCookie())
-	if err != nil {
+	chosen := r.cookie(r.appCookie())
+	if chosen == "" {
 		return "", nil
 	}
 	apps, err := r.apps()
-	if err != nil || !sees(apps, c.Value) {
+	if err != nil || !sees(apps, chosen) {
 		return "", err
 	}
-	return c.Value, nil
+	return chosen, nil
 }
 
 // sees reports whether an application is one of those that an actor sees.

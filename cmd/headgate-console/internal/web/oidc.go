@@ -53,14 +53,10 @@ func oidcEnd(r *request) error {
 	}
 
 	var f flow
-	if c, err := r.req.Cookie(r.flowCookie()); err == nil {
-		if data, err := base64.RawURLEncoding.DecodeString(c.Value); err == nil {
-			_ = json.Unmarshal(data, &f) // without it there is no state that matches
-		}
+	if data, err := base64.RawURLEncoding.DecodeString(r.cookie(r.flowCookie())); err == nil {
+		_ = json.Unmarshal(data, &f) // without it there is no state that matches
 	}
-
-	r.setCookie(&http.Cookie{Name: r.flowCookie(), MaxAge: -1}) // a log-in ends once
-
+	r.dropCookie(r.flowCookie()) // a log-in ends once
 	who, err := r.Provider.Finish(r.req.Context(), f.Flow, r.req.URL.Query())
 	if err != nil {
 		return r.oidcFailed(err)

@@ -3,7 +3,6 @@ package web
 import (
 	"encoding/base64"
 	"net/http"
-	"net/url"
 	"strings"
 	"time"
 
@@ -65,12 +64,7 @@ func (b *beside) complete(r *request, p policy.Policy) error {
 
 // besidePath returns the address of a page of the overrides of a policy.
 func besidePath(name, search, after string) string {
-	q := url.Values{}
-	for field, text := range map[string]string{"search": search, "after": after} {
-		if text != "" {
-			q.Set(field, text)
-		}
-	}
+	q := given(map[string]string{"search": search, "after": after})
 	return policyPath(name) + "?" + q.Encode() + "#overrides"
 }
 

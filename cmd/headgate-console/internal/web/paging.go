@@ -1,9 +1,6 @@
 package web
 
-import (
-	"net/url"
-	"strconv"
-)
+import "strconv"
 
 // perPage is how many rows are on a page of a list that is read as a whole.
 const perPage = 100
@@ -24,11 +21,7 @@ func pageOf[T any](r *request, list []T) ([]T, paging) {
 
 	// The other pages keep the search, which has made the list what it is.
 	at := func(page int) string {
-		q := url.Values{}
-		if search := r.query("search"); search != "" {
-			q.Set("search", search)
-		}
-		q.Set("page", strconv.Itoa(page))
+		q := given(map[string]string{"search": r.query("search"), "page": strconv.Itoa(page)})
 		return r.req.URL.Path + "?" + q.Encode()
 	}
 

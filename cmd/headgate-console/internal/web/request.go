@@ -3,6 +3,7 @@ package web
 import (
 	"errors"
 	"net/http"
+	"net/url"
 	"strings"
 
 	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
@@ -165,8 +166,8 @@ func (r *request) identify() (service.Actor, error) {
 // meta returns the description of the request for the audit log.
 func (r *request) meta() service.Meta {
 	return service.Meta{
-		Address: r.Proxies.Address(r.req), Agent: r.req.UserAgent(), RequestID: r.requestID(), Device: r.device(),
-		Poll: r.poll,
+		Address: r.Proxies.Address(r.req), Agent: r.req.UserAgent(), RequestID: r.requestID(),
+		Device: r.cookie(r.deviceCookie()), Poll: r.poll,
 	}
 }
 
@@ -185,8 +186,8 @@ func (r *request) field(name string) string { return r.req.PostForm.Get(name) }
 // query returns a parameter of the URL.
 func (r *request) query(name string) string { return r.req.URL.Query().Get(name) }
 
-// after answers after a change: with the form again if it has mistakes, with another error as such,
-// and else with what then answers. again is nil if there is no form.
+// after answers after a change: with the form again if it has mistakes, with any other error as
+// such, and else with what then answers. again is nil if there is no form.
 func after(err error, again func(mistakes) error, then func() error) error {
 	if m := mistakesOf(err); m != nil && again != nil {
 		return again(m)
@@ -208,6 +209,17 @@ func statusOf(m mistakes) int {
 // to returns what answers with seeOther.
 func (r *request) to(path, done string) func() error {
 	return func() error { return r.seeOther(path, done) }
+}
+
+// given returns the parameters of an address that are not empty.
+func given(params map[string]string) url.Values {
+	q := url.Values{}
+	for name, value := range params {
+		if value != "" {
+			q.Set(name, value)
+		}
+	}
+	return q
 }
 
 // seeOther redirects the browser to a page. done names the message to show there, or

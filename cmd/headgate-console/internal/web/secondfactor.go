@@ -94,8 +94,8 @@ func disableFactor(r *request) error {
 	return after(proofErr(err, "off", "code"), r.showFactor, r.to(factorPath, "factoroff"))
 }
 
-// proofErr returns the error of a form with fields for the user's password and a code: what is wrong
-// with these is a mistake.
+// proofErr returns the error of a form with fields for the user's password and a code: what is
+// wrong with these is a mistake.
 func proofErr(err error, password, code string) error {
 	switch {
 	case errors.Is(err, service.ErrCode):

@@ -42,11 +42,7 @@ func (r *request) rangesOf(path string, keep url.Values) (q service.TrafficQuery
 	}
 	for i, known := range ranges {
 		// The map of the caller is not written to: every link has a range of its own.
-		u := url.Values{}
-		for field, values := range keep {
-			u[field] = values
-		}
-		u.Set("range", known.name)
+		u := given(map[string]string{"app": keep.Get("app"), "range": known.name})
 		links = append(links, rangeLink{known.words, path + "?" + u.Encode(), i == chosen})
 	}
 
@@ -148,11 +144,7 @@ func (r *request) overview() (o overview, err error) {
 	}
 
 	o.CanAdd = ownsSome(o.Apps)
-	keep := url.Values{}
-	if o.App != "" {
-		keep.Set("app", o.App)
-	}
-
+	keep := given(map[string]string{"app": o.App})
 	var q service.TrafficQuery
 	q, o.Range, o.Ranges = r.rangesOf("/", keep)
 	keep.Set("range", o.Range)
@@ -242,17 +234,10 @@ func sumRowOf(s service.Sum, link string) sumRow {
 // csvPath returns the address of the file with the counts of a chart. An empty app stands for all,
 // and an empty policy for none.
 func csvPath(app, policy string, t service.Traffic) string {
-	u := url.Values{"from": {t.From.Format(time.RFC3339)}, "to": {t.To.Format(time.RFC3339)}}
-
-	if app != "" {
-		u.Set("app", app)
-	}
-	if policy != "" {
-		u.Set("policy", policy)
-	}
-
-	u.Set("step", stepNames[t.Step])
-	return "/api/traffic/csv?" + u.Encode()
+	return "/api/traffic/csv?" + given(map[string]string{
+		"from": t.From.Format(time.RFC3339), "to": t.To.Format(time.RFC3339), "step": stepNames[t.Step],
+		"app": app, "policy": policy,
+	}).Encode()
 }
 
 // stepNames are the steps in addresses of the API.
