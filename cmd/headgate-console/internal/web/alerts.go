@@ -73,17 +73,7 @@ func (h hook) Further(n int) int { return max(0, len(h.Standing)-n) }
 func (h hook) Place() string { return webhook.Place(h.URL) }
 
 // What returns what a message says.
-func (d delivery) What() string {
-	switch d.Event {
-	case service.EventBegun:
-		return "An alert began"
-	case service.EventStands:
-		return "An alert goes on"
-	case service.EventEnded:
-		return "An alert ended"
-	}
-	return "Test"
-}
+func (d delivery) What() string { return vocabulary.Events[d.Event] }
 
 // About returns the condition of a message in words, or "".
 func (d delivery) About() string {
@@ -93,19 +83,6 @@ func (d delivery) About() string {
 		}
 	}
 	return ""
-}
-
-// Class returns the class of the state of a message.
-func (d delivery) Class() string {
-	return map[string]string{"done": "enforce", "failed": "wrong", "waiting": "shadow"}[d.State]
-}
-
-// Result returns what became of a message.
-func (d delivery) Result() string {
-	if d.State == "done" {
-		return "arrived"
-	}
-	return d.State
 }
 
 // kindChoice is a condition in the form.

@@ -67,16 +67,9 @@ func noAnswer(err error) bool {
 // refusal says in plain words why Redis does not take the policies, and what to do. The error
 // itself is in the log: it may name hosts.
 func refusal(err error) string {
-	for _, known := range []struct{ prefix, words string }{
-		{"OOM", "Redis has no memory left. Give it more, or have it forget more."},
-		{"MISCONF", "Redis cannot write to its disk. Make room there."},
-		{"READONLY", "The Redis of the console is a replica, which takes no changes. Give the console the primary."},
-		{"NOAUTH", "Redis asks for a password that the console does not have."},
-		{"WRONGPASS", "Redis does not take the password of the console."},
-		{"NOPERM", "The user of the console may not change the policies in Redis."},
-	} {
-		if redis.HasErrorPrefix(err, known.prefix) {
-			return known.words
+	for prefix, words := range vocabulary.Redis {
+		if redis.HasErrorPrefix(err, prefix) {
+			return words
 		}
 	}
 	return "The log of the console has the reason."

@@ -23,8 +23,13 @@ type wordList struct {
 	Inputs     []control         // of the form of a policy, in its order
 	Parts      []part            // of that form, in its order
 	Choices    map[string][]choice
-	Conditions map[service.AlertKind]string // what they mean
-	Starts     []start                      // in the order of the page
+	Conditions map[service.AlertKind]string   // what they mean
+	Events     map[string]string              // of messages to webhooks
+	Decides    map[string]string              // what decides for an instance, by what it reports
+	Redis      map[string]string              // what to do about its errors, by how they begin
+	Filters    []struct{ Name, Query string } // of the list, that many look at
+	Columns    []control                      // of the list; a name orders it
+	Starts     []start                        // in the order of the page
 }
 
 // readVocabulary panics if the file, which is part of the program, has a mistake.

@@ -63,23 +63,6 @@ func (r *request) doGrant(k *target) (done string, err error) {
 	return "granted", err
 }
 
-func askRevoke(_ *request, k *target) confirmation {
-	return confirmation{
-		Title: "Revoke the units that this key was granted?",
-		Consequences: []string{"Under " + k.Policy + " the key has what its limit has, and no more. Units that it " +
-			"was granted and has used stay used."},
-		Button: "Revoke them", Danger: true,
-	}
-}
-
-func (r *request) doRevoke(k *target) (done string, err error) {
-	err = r.Service.RevokeKey(r.req.Context(), r.actor, k.Policy, k.Counted,
-		func(ctx context.Context, p policy.Policy, key string) error {
-			return fleetErr(r.Fleet.Revoke(ctx, p, key))
-		})
-	return "taken", err
-}
-
 // askDebit asks for the units that a key is charged.
 func askDebit(r *request, k *target) confirmation {
 	l := k.Found.LimitOf(k.Counted, r.Clock())

@@ -70,17 +70,7 @@ func (i instance) Silent() string {
 
 // Decides says what decides for the instance.
 func (i instance) Decides() string {
-	switch i.Store {
-	case "store":
-		return "Redis"
-	case "local":
-		return "its memory: Redis is away"
-	case "open":
-		return "nothing: requests pass"
-	case "closed":
-		return "nothing: requests are refused"
-	}
-	return "not known"
+	return cmp.Or(vocabulary.Decides[i.Store], vocabulary.Decides[""])
 }
 
 // Alone reports whether the instance decides without its store.

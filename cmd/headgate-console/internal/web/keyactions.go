@@ -3,6 +3,7 @@ package web
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -77,14 +78,14 @@ type keyAction struct {
 
 // These are the actions on a key.
 var (
-	resetKey = keyAction{askReset, (*request).doReset}.answer
+	resetKey = keyAction{asking(resetQuestion), inRedis((*service.Service).ResetKey, Fleet.Reset, "reset")}.answer
 	banKey   = keyAction{askBan, (*request).doBan}.answer
-	liftBan  = keyAction{askLift, (*request).doLift}.answer
-	allowKey = keyAction{askAllow, (*request).doAllow}.answer
+	liftBan  = keyAction{asking(liftQuestion), inRedis((*service.Service).LiftBan, Fleet.Lift, "lifted")}.answer
+	allowKey = keyAction{asking(allowQuestion), (*request).doAllow}.answer
 	limitKey = keyAction{askLimit, (*request).doLimit}.answer
 
 	grantKey  = keyAction{askGrant, (*request).doGrant}.answer
-	revokeKey = keyAction{askRevoke, (*request).doRevoke}.answer
+	revokeKey = keyAction{asking(revokeQuestion), inRedis((*service.Service).RevokeKey, Fleet.Revoke, "taken")}.answer
 	debitKey  = keyAction{askDebit, (*request).doDebit}.answer
 )
 
@@ -166,37 +167,53 @@ func (r *request) origin(on *target) string {
 	return "/keys?" + here.Encode()
 }
 
-func askReset(_ *request, k *target) confirmation {
-	return confirmation{
-		Title:        "Reset this key?",
-		Consequences: []string{"Under " + k.Policy + " the key will be fresh: its used units are forgotten."},
-		Button:       "Reset the key", Danger: true,
+// These questions ask for nothing more. Each %s is the policy.
+var (
+	resetQuestion = confirmation{
+		Title: "Reset this key?", Button: "Reset the key", Danger: true,
+		Consequences: []string{"Under %s the key will be fresh: its used units are forgotten."},
 	}
-}
-
-func (r *request) doReset(k *target) (done string, err error) {
-	err = r.Service.ResetKey(r.req.Context(), r.actor, k.Policy, k.Counted,
-		func(ctx context.Context, p policy.Policy, key string) error {
-			return fleetErr(r.Fleet.Reset(ctx, p, key))
-		})
-	return "reset", err
-}
-
-func askLift(_ *request, k *target) confirmation {
-	return confirmation{
-		Title: "Lift the ban of this key?",
-		Consequences: []string{"Under " + k.Policy + " its requests are decided by the limit again. " +
+	liftQuestion = confirmation{
+		Title: "Lift the ban of this key?", Button: "Lift the ban",
+		Consequences: []string{"Under %s its requests are decided by the limit again. " +
 			"The bans before are forgotten; the units that the key has used stay used."},
-		Button: "Lift the ban",
+	}
+	revokeQuestion = confirmation{
+		Title: "Revoke the units that this key was granted?", Button: "Revoke them", Danger: true,
+		Consequences: []string{"Under %s the key has what its limit has, and no more. Units that it " +
+			"was granted and has used stay used."},
+	}
+	allowQuestion = confirmation{
+		Title: "Never limit this key?", Button: "Never limit it", Danger: true, Comment: true,
+		Consequences: []string{"%s will not limit the key any longer: all of its requests pass, " +
+			"however many, and a ban does not stop them. " +
+			"This is a change of the policy, with a version in its history that can be rolled back."},
+	}
+)
+
+// asking returns what asks a question about a policy.
+func asking(c confirmation) func(*request, *target) confirmation {
+	return func(_ *request, k *target) confirmation {
+		asked := c
+		asked.Consequences = []string{fmt.Sprintf(c.Consequences[0], k.Policy)}
+		return asked
 	}
 }
 
-func (r *request) doLift(k *target) (done string, err error) {
-	err = r.Service.LiftBan(r.req.Context(), r.actor, k.Policy, k.Counted,
-		func(ctx context.Context, p policy.Policy, key string) error {
-			return fleetErr(r.Fleet.Lift(ctx, p, key))
-		})
-	return "lifted", err
+// onKey changes the state of a key in Redis.
+type onKey = func(context.Context, policy.Policy, string) error
+
+// inRedis returns what changes a key by a method of the fleet, which the service calls.
+func inRedis(
+	serve func(*service.Service, context.Context, service.Actor, string, string, onKey) error,
+	change func(Fleet, context.Context, policy.Policy, string) error, done string,
+) func(*request, *target) (string, error) {
+	return func(r *request, k *target) (string, error) {
+		do := func(ctx context.Context, p policy.Policy, key string) error {
+			return fleetErr(change(r.Fleet, ctx, p, key))
+		}
+		return done, serve(r.Service, r.req.Context(), r.actor, k.Policy, k.Counted, do)
+	}
 }
 
 func askBan(r *request, k *target) confirmation {
@@ -226,16 +243,6 @@ func (r *request) doBan(k *target) (done string, err error) {
 			return fleetErr(r.Fleet.Impose(ctx, p, key, span))
 		})
 	return "banned", err
-}
-
-func askAllow(_ *request, k *target) confirmation {
-	return confirmation{
-		Title: "Never limit this key?",
-		Consequences: []string{k.Policy + " will not limit the key any longer: all of its requests pass, " +
-			"however many, and a ban does not stop them. " +
-			"This is a change of the policy, with a version in its history that can be rolled back."},
-		Button: "Never limit it", Danger: true, Comment: true,
-	}
 }
 
 func (r *request) doAllow(k *target) (done string, err error) {

@@ -120,19 +120,12 @@ func (r *request) showList(status int, q service.Query, m mistakes) error {
 // usualFilters returns links to the filters that many look at, from a list with the query q.
 func usualFilters(q service.Query) (list []usualFilter) {
 	here := listPath(q, 1)
-	for _, f := range []struct {
-		name  string
-		query service.Query
-	}{
-		{"All", service.Query{}},
-		{"Refusing now", service.Query{Refusing: true, Sort: "-share"}},
-		{"In shadow", service.Query{Mode: "shadow"}},
-		{"Switched off", service.Query{Mode: "off"}},
-		{"Changed this week", service.Query{Changed: "week", Sort: "-updated"}},
-	} {
-		f.query.App = q.App
-		link := listPath(f.query, 1)
-		list = append(list, usualFilter{f.name, link, link == here})
+	for _, f := range vocabulary.Filters {
+		u, _ := url.ParseQuery(f.Query)
+		filter := queryOf(u)
+		filter.App = q.App
+		link := listPath(filter, 1)
+		list = append(list, usualFilter{f.Name, link, link == here})
 	}
 	return list
 }
@@ -249,19 +242,14 @@ func (l list) OtherOrder() string {
 // the order. Numbers and times begin with the highest.
 func columns(q service.Query) []column {
 	var list []column
-	for _, c := range []struct{ name, words string }{
-		{"name", "Name"}, {"", "Limit"}, {"", "For"}, {"", "Requests"}, {"", "Last 24 hours"},
-		{"-share", "Share refused"}, {"-refused", "Refused"},
-		{"mode", "Mode"}, {"priority", "Priority"}, {"-updated", "Changed"},
-	} {
-		if c.name == "" {
-			list = append(list, column{Words: c.words})
+	for _, c := range vocabulary.Columns {
+		if c.Name == "" {
+			list = append(list, column{Words: c.Words})
 			continue
 		}
-
 		// The first click sorts as the column does by default, and the next one the other way
 		// round.
-		name, order, to := strings.TrimPrefix(c.name, "-"), "none", c.name
+		name, order, to := strings.TrimPrefix(c.Name, "-"), "none", c.Name
 		switch {
 		case q.Sort == name || q.Sort == "" && name == "name":
 			order, to = "ascending", "-"+name
@@ -271,7 +259,7 @@ func columns(q service.Query) []column {
 
 		next := q
 		next.Sort = to
-		list = append(list, column{c.words, listPath(next, 1), order})
+		list = append(list, column{c.Words, listPath(next, 1), order})
 	}
 	return list
 }
