@@ -107,11 +107,8 @@ func (c *call) exportOverrides(in *appQuery) error {
 }
 
 type overridesQuery struct {
-	Missing string   `json:"missing,omitempty" doc:"remove removes the overrides that the file lacks."`
-	Apps    []string `json:"apps,omitempty" empty:"no" doc:"Within these applications alone. A list with commas."`
-	Comment string   `json:"comment,omitempty" doc:"For the audit log."`
-	Compare string   `json:"compare,omitempty" enum:"no,yes" doc:"Of a plan: see what differs, also to read alone."`
-	Base    string   `json:"base,omitempty" empty:"no" doc:"The base of the plan that was confirmed."`
+	fileQuery
+	Base string `json:"base,omitempty" empty:"no" doc:"The base of the plan that was confirmed."`
 }
 
 // overridesPlan is what an import of overrides changes.
@@ -139,19 +136,12 @@ func (c *call) transferOverrides(
 	i := service.OverridesImport{
 		Missing: service.Missing(in.Missing), Apps: in.Apps, Base: in.Base, Compare: in.Compare == "yes",
 	}
-
-	// The body may be large, so it is read last, and of those who may import alone. The place among
-	// the imports is given back before the answer, which the client may receive slowly.
-	done, err := c.o.Service.AdmitImport(c.ctx(), c.actor, i.Compare)
+	data, _, done, err := c.upload(in.fileQuery, service.MaxOverridesFile)
 	if err != nil {
 		return v, err
 	}
 	defer done()
 
-	data, _, err := c.body(service.MaxOverridesFile, c.route.takes...)
-	if err != nil {
-		return v, err
-	}
 	var body struct {
 		Overrides service.OverrideSet `json:"overrides"`
 	}

@@ -96,7 +96,7 @@ type field struct {
 func fieldsOf(v reflect.Value) map[string]field {
 	fields := map[string]field{}
 	for _, f := range reflect.VisibleFields(v.Type()) {
-		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); !f.Anonymous && f.IsExported() && name != "-" {
+		if name, _ := nameOf(f); name != "" {
 			fields[name] = field{v.FieldByIndex(f.Index), f.Tag}
 		}
 	}

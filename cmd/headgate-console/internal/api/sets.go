@@ -172,14 +172,32 @@ func (c *call) export(in *exportQuery) error {
 	return nil
 }
 
-type importQuery struct {
-	Missing string   `json:"missing,omitempty" doc:"remove deletes the policies that the file lacks."`
-	Apps    []string `json:"apps,omitempty" empty:"no" doc:"Delete within these applications alone. A list with commas."`
-	Comment string   `json:"comment,omitempty" doc:"For the history."`
+// fileQuery is what imports of policies and of overrides have in common.
+type fileQuery struct {
+	Missing string   `json:"missing,omitempty" doc:"remove takes away what the file lacks."`
+	Apps    []string `json:"apps,omitempty" empty:"no" doc:"Within these applications alone. A list with commas."`
+	Comment string   `json:"comment,omitempty" doc:"For the history and the audit log."`
 	Compare string   `json:"compare,omitempty" enum:"no,yes" doc:"Of a plan: see what differs, also to read alone."`
-	Base    *int64   `json:"base,omitempty" empty:"no" doc:"The base of the plan that was confirmed."`
 }
 
+// upload reads the file of an import. The body may be large, so it is read last, and of those who
+// may import alone. done gives back the place among the imports, before the answer, which the client
+// may receive slowly.
+func (c *call) upload(q fileQuery, most int64) (data []byte, media string, done func(), err error) {
+	if done, err = c.o.Service.AdmitImport(c.ctx(), c.actor, q.Compare == "yes"); err != nil {
+		return nil, "", nil, err
+	}
+	if data, media, err = c.body(most, c.route.takes...); err != nil {
+		done()
+		return nil, "", nil, err
+	}
+	return data, media, done, nil
+}
+
+type importQuery struct {
+	fileQuery
+	Base *int64 `json:"base,omitempty" empty:"no" doc:"The base of the plan that was confirmed."`
+}
 type plan struct {
 	service.Plan
 	Counts map[string]int `json:"counts" doc:"The steps by action."`
@@ -207,27 +225,19 @@ func (c *call) applyImport(in *importQuery) (plan, error) {
 func (c *call) transfer(
 	in *importQuery, do func(context.Context, service.Actor, service.Import) (service.Plan, error),
 ) (v plan, err error) {
-	actor := c.actor.Saying(in.Comment)
-	i := service.Import{
-		Missing: service.Missing(in.Missing), Apps: in.Apps, Base: in.Base, Compare: in.Compare == "yes",
-	}
-
-	// The body may be large, so it is read last, and of those who may import alone. The place among
-	// the imports is given back before the answer, which the client may receive slowly.
-	done, err := c.o.Service.AdmitImport(c.ctx(), actor, i.Compare)
+	data, media, done, err := c.upload(in.fileQuery, policy.MaxBytes)
 	if err != nil {
 		return v, err
 	}
 	defer done()
 
-	var media string
-	if i.Data, media, err = c.body(policy.MaxBytes, c.route.takes...); err != nil {
-		return v, err
+	i := service.Import{
+		Missing: service.Missing(in.Missing), Apps: in.Apps, Base: in.Base, Compare: in.Compare == "yes",
+		Data: data, Format: service.JSON,
 	}
-	if i.Format = service.JSON; media == mediaYAML {
+	if media == mediaYAML {
 		i.Format = service.YAML
 	}
-
-	p, err := do(c.ctx(), actor, i)
+	p, err := do(c.ctx(), c.actor.Saying(in.Comment), i)
 	return plan{p, p.Counts(), progress{}}, err
 }
