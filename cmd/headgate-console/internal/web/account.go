@@ -235,13 +235,9 @@ func revokeToken(r *request) error {
 			return err
 		}
 		if i := slices.IndexFunc(tokens, func(t service.Token) bool { return t.ID == id }); i >= 0 {
-			return r.confirm(confirmation{
-				Title: "Revoke the token " + tokens[i].Label + "?",
-				Consequences: []string{"Programs that use it get a 401 from now on. " +
-					"A token that was revoked never works again: they need another one."},
-				Action: "/account/tokens/revoke", Fields: []hidden{{"id", id}},
-				Button: "Revoke the token", Danger: true, Back: "/account",
-			})
+			c := question("token", "the token "+tokens[i].Label)
+			c.Action, c.Back, c.Fields = "/account/tokens/revoke", "/account", []hidden{{"id", id}}
+			return r.confirm(c)
 		}
 	}
 

@@ -29,6 +29,7 @@ type wordList struct {
 	Redis      map[string]string              // what to do about its errors, by how they begin
 	Filters    []struct{ Name, Query string } // of the list, that many look at
 	Columns    []control                      // of the list; a name orders it
+	Questions  map[string]confirmation        // before a change; {it} is what they are about
 	Starts     []start                        // in the order of the page
 }
 

@@ -3,6 +3,7 @@ package web
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -33,6 +34,17 @@ type input struct{ Name, Label, Value, Help, Kind string }
 
 // away is the mistake of a Redis that does not answer, which may have done what was asked for.
 const away = "away"
+
+// question returns a question about something that is called it, or the zero value.
+func question(name, it string) confirmation {
+	c := vocabulary.Questions[name]
+	of := func(text string) string { return strings.ReplaceAll(text, "{it}", it) }
+	c.Title, c.Button, c.Consequences = of(c.Title), of(c.Button), slices.Clone(c.Consequences)
+	for i, text := range c.Consequences {
+		c.Consequences[i] = of(text)
+	}
+	return c
+}
 
 // confirm answers with the page of a confirmation.
 func (r *request) confirm(c confirmation) error {

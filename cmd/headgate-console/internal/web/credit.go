@@ -22,29 +22,19 @@ func (t *target) CanDebit() bool {
 	return t.CanEdit && service.CheckDebit(*t.Found, t.Counted, 1, time.Now()) == nil
 }
 
-// beforeCredit is what docs/upgrades.md says of instances that know no credit.
-const beforeCredit = "An instance of a version from before credit cannot read a key that has some: it decides about " +
-	"the key as while Redis is away, until the last grant of the key has ended. Grant nothing until all instances " +
-	"know credit."
-
 // askGrant asks for the units that a key gets, and until when.
 func askGrant(r *request, k *target) confirmation {
 	zone := r.field("zone")
 	if zone == "" {
 		zone = "UTC"
 	}
-	return confirmation{
-		Title: "Grant this key units?",
-		Consequences: []string{"Under " + k.Policy + " the key may use them when its limit has none left, until " +
-			"they end. Several grants add up, and each keeps its own end. A ban holds in spite of them, and " +
-			"a reset leaves them.", beforeCredit},
-		Inputs: []input{
-			{"units", "Units", r.field("units"), "a whole number, such as 10,000", ""},
-			{"until", "Until", r.field("until"), "by the clock of the time zone, within ten years", "datetime-local"},
-			{"zone", "Time zone", zone, "such as UTC or Europe/Berlin", ""},
-		},
-		Button: "Grant them",
+	c := question("grant", k.Policy)
+	c.Inputs = []input{
+		{"units", "Units", r.field("units"), "a whole number, such as 10,000", ""},
+		{"until", "Until", r.field("until"), "by the clock of the time zone, within ten years", "datetime-local"},
+		{"zone", "Time zone", zone, "such as UTC or Europe/Berlin", ""},
 	}
+	return c
 }
 
 func (r *request) doGrant(k *target) (done string, err error) {
@@ -66,15 +56,10 @@ func (r *request) doGrant(k *target) (done string, err error) {
 // askDebit asks for the units that a key is charged.
 func askDebit(r *request, k *target) confirmation {
 	l := k.Found.LimitOf(k.Counted, r.Clock())
-	return confirmation{
-		Title: "Debit this key?",
-		Consequences: []string{"Under " + k.Policy + " the key is charged units that it has used already, also if " +
-			"its limit has none left: its requests are refused then, until the debt is paid. Granted units " +
-			"are not charged."},
-		Inputs: []input{{"units", "Units", r.field("units"), "a whole number, such as 20; " + l.String() +
-			" and its debt hold " + digits(l.Capacity()+l.MaxDebt()), ""}},
-		Button: "Debit the key", Danger: true,
-	}
+	c := question("debit", k.Policy)
+	c.Inputs = []input{{"units", "Units", r.field("units"), "a whole number, such as 20; " + l.String() +
+		" and its debt hold " + digits(l.Capacity()+l.MaxDebt()), ""}}
+	return c
 }
 
 func (r *request) doDebit(k *target) (done string, err error) {

@@ -3,7 +3,6 @@ package web
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -78,14 +77,14 @@ type keyAction struct {
 
 // These are the actions on a key.
 var (
-	resetKey = keyAction{asking(resetQuestion), inRedis((*service.Service).ResetKey, Fleet.Reset, "reset")}.answer
+	resetKey = keyAction{asking("reset"), inRedis((*service.Service).ResetKey, Fleet.Reset, "reset")}.answer
 	banKey   = keyAction{askBan, (*request).doBan}.answer
-	liftBan  = keyAction{asking(liftQuestion), inRedis((*service.Service).LiftBan, Fleet.Lift, "lifted")}.answer
-	allowKey = keyAction{asking(allowQuestion), (*request).doAllow}.answer
+	liftBan  = keyAction{asking("lift"), inRedis((*service.Service).LiftBan, Fleet.Lift, "lifted")}.answer
+	allowKey = keyAction{asking("allow"), (*request).doAllow}.answer
 	limitKey = keyAction{askLimit, (*request).doLimit}.answer
 
 	grantKey  = keyAction{askGrant, (*request).doGrant}.answer
-	revokeKey = keyAction{asking(revokeQuestion), inRedis((*service.Service).RevokeKey, Fleet.Revoke, "taken")}.answer
+	revokeKey = keyAction{asking("revoke"), inRedis((*service.Service).RevokeKey, Fleet.Revoke, "taken")}.answer
 	debitKey  = keyAction{askDebit, (*request).doDebit}.answer
 )
 
@@ -167,37 +166,9 @@ func (r *request) origin(on *target) string {
 	return "/keys?" + here.Encode()
 }
 
-// These questions ask for nothing more. Each %s is the policy.
-var (
-	resetQuestion = confirmation{
-		Title: "Reset this key?", Button: "Reset the key", Danger: true,
-		Consequences: []string{"Under %s the key will be fresh: its used units are forgotten."},
-	}
-	liftQuestion = confirmation{
-		Title: "Lift the ban of this key?", Button: "Lift the ban",
-		Consequences: []string{"Under %s its requests are decided by the limit again. " +
-			"The bans before are forgotten; the units that the key has used stay used."},
-	}
-	revokeQuestion = confirmation{
-		Title: "Revoke the units that this key was granted?", Button: "Revoke them", Danger: true,
-		Consequences: []string{"Under %s the key has what its limit has, and no more. Units that it " +
-			"was granted and has used stay used."},
-	}
-	allowQuestion = confirmation{
-		Title: "Never limit this key?", Button: "Never limit it", Danger: true, Comment: true,
-		Consequences: []string{"%s will not limit the key any longer: all of its requests pass, " +
-			"however many, and a ban does not stop them. " +
-			"This is a change of the policy, with a version in its history that can be rolled back."},
-	}
-)
-
-// asking returns what asks a question about a policy.
-func asking(c confirmation) func(*request, *target) confirmation {
-	return func(_ *request, k *target) confirmation {
-		asked := c
-		asked.Consequences = []string{fmt.Sprintf(c.Consequences[0], k.Policy)}
-		return asked
-	}
+// asking returns what asks a question that asks for nothing more.
+func asking(name string) func(*request, *target) confirmation {
+	return func(_ *request, k *target) confirmation { return question(name, k.Policy) }
 }
 
 // onKey changes the state of a key in Redis.
@@ -222,14 +193,10 @@ func askBan(r *request, k *target) confirmation {
 		span = r.field("for")
 	}
 
-	return confirmation{
-		Title: "Ban this key?",
-		Consequences: []string{"Every request of the key will be refused under " + k.Policy + ", " +
-			"in all instances, until the ban ends or is lifted. A ban that it is under already is replaced."},
-		Inputs: []input{{"for", "For", span, "such as 10m or 24h; the policy bans for " +
-			textform.Duration(k.Found.Ban.Max) + " at most", ""}},
-		Button: "Ban the key", Danger: true,
-	}
+	c := question("ban", k.Policy)
+	c.Inputs = []input{{"for", "For", span, "such as 10m or 24h; the policy bans for " +
+		textform.Duration(k.Found.Ban.Max) + " at most", ""}}
+	return c
 }
 
 func (r *request) doBan(k *target) (done string, err error) {

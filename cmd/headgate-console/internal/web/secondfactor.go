@@ -115,16 +115,9 @@ func removeFactor(r *request) error {
 			return err
 		}
 
-		return r.confirm(confirmation{
-			Title: "Remove the second factor of " + u.Name + "?",
-			Consequences: []string{
-				"From then on the password of " + u.Name + " is enough to sign in. All sessions of " + u.Name + " end.",
-				"Do it for a person who has lost the device and the recovery codes, " +
-					"and whom you know to be that person.",
-			},
-			Action: userPath(name) + "/second-factor", Button: "Remove the second factor", Danger: true,
-			Back: userPath(name),
-		})
+		c := question("factor", u.Name)
+		c.Action, c.Back = userPath(name)+"/second-factor", userPath(name)
+		return r.confirm(c)
 	}
 
 	return r.changed(r.Service.RemoveSecondFactor(r.req.Context(), r.actor, name), "factorremoved")

@@ -121,12 +121,16 @@ func setRole(r *request) error {
 func setStatus(r *request) error {
 	name := r.req.PathValue("name")
 	if r.access.CanManage() && !r.confirmed() {
-		if c := statusConfirmation(name, r.field("do"), name == r.actor.User()); c.Title != "" {
+		asked := "user " + r.field("do")
+		if name == r.actor.User() && asked != "user promote" {
+			asked += " yourself"
+		}
+		if c := question(asked, name); c.Title != "" {
 			// A user who does not exist is not asked about.
 			if _, err := r.Service.User(r.req.Context(), r.actor, name); err != nil {
 				return err
 			}
-			c.Action, c.Back, c.Danger = userPath(name)+"/status", userPath(name), true
+			c.Action, c.Back = userPath(name)+"/status", userPath(name)
 			c.Fields = []hidden{{"do", r.field("do")}}
 			return r.confirm(c)
 		}
@@ -148,32 +152,6 @@ func setStatus(r *request) error {
 	return r.changed(act(r.req.Context(), r.actor, name), "status")
 }
 
-// statusConfirmation returns what to ask before a change of a user, or the zero value.
-func statusConfirmation(name, do string, self bool) confirmation {
-	switch {
-	case do == "promote":
-		return confirmation{
-			Title: "Make " + name + " an administrator?", Button: "Make an administrator",
-			Consequences: []string{name + " will manage users, applications and settings, " +
-				"read the audit log, and own every application. " +
-				"An administrator can also take these permissions away from you."},
-		}
-	case do == "demote" && self:
-		return confirmation{
-			Title: "Give up being an administrator?", Button: "Make an ordinary user",
-			Consequences: []string{"You will manage users, applications and settings no more, " +
-				"and keep only the roles that you were given. Only another administrator can take this back."},
-		}
-	case do == "disable" && self:
-		return confirmation{
-			Title: "Disable yourself?", Button: "Disable",
-			Consequences: []string{"All your sessions end at once, this one included, " +
-				"and your tokens stop working. Only another administrator can enable you again."},
-		}
-	}
-	return confirmation{}
-}
-
 // resetPassword gives a user another one-time password.
 func resetPassword(r *request) error {
 	name := r.req.PathValue("name")
@@ -183,15 +161,9 @@ func resetPassword(r *request) error {
 			return err
 		}
 
-		return r.confirm(confirmation{
-			Title: "Give " + u.Name + " a new one-time password?",
-			Consequences: []string{"The password of " + u.Name + " stops working, " +
-				"and all sessions and API tokens of " + u.Name + " end at once. " +
-				"You are shown the new password once, to pass on, " +
-				"and " + u.Name + " has to change it at the next log-in."},
-			Action: userPath(name) + "/password", Button: "Give a new one-time password", Danger: true,
-			Back: userPath(name),
-		})
+		c := question("password", u.Name)
+		c.Action, c.Back = userPath(name)+"/password", userPath(name)
+		return r.confirm(c)
 	}
 
 	password, err := r.Service.ResetPassword(r.req.Context(), r.actor, name)
@@ -218,13 +190,9 @@ func endTokensOf(r *request) error {
 	}
 
 	if !r.confirmed() {
-		return r.confirm(confirmation{
-			Title: "Revoke " + which + " of " + name + "?",
-			Consequences: []string{"Programs that use it get a 401 from now on. " +
-				"A token that was revoked never works again: they need another one."},
-			Action: userPath(name) + "/tokens", Fields: []hidden{{"id", id}}, Button: "Revoke " + which, Danger: true,
-			Back: userPath(name),
-		})
+		c := question("token", which+" of "+name)
+		c.Action, c.Back, c.Fields = userPath(name)+"/tokens", userPath(name), []hidden{{"id", id}}
+		return r.confirm(c)
 	}
 
 	if id == "" {
