@@ -19,7 +19,7 @@ import (
 	"github.com/headgate/headgate/store/storetest"
 )
 
-// formatOne lists what docs/upgrades.md says that a key holds, at storetest.Epoch. A change
+// formatOne lists what docs/internals.md says that a key holds, at storetest.Epoch. A change
 // of these values is a new format.
 var formatOne = []struct {
 	limit, kind string
@@ -87,13 +87,9 @@ func TestKeysHoldWhatFormatOneSays(t *testing.T) {
 	}
 }
 
-// The page shows the values that are text, and the error as an operator sees it.
-func TestUpgradesPageShowsFormatOne(t *testing.T) {
-	text, err := os.ReadFile("../../docs/upgrades.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	page := string(text)
+// The pages show the values that are text, and the error as an operator sees it.
+func TestPagesShowFormatOne(t *testing.T) {
+	page, upgrades := readPage(t, "internals"), readPage(t, "upgrades")
 
 	// The page has the text forms; those in bytes are described and not shown.
 	for _, row := range formatOne {
@@ -103,7 +99,7 @@ func TestUpgradesPageShowsFormatOne(t *testing.T) {
 		}
 	}
 
-	if said := fmt.Sprintf("redisstore: rule \"login\": %v\n", formatError(3)); !strings.Contains(page, said) {
+	if said := fmt.Sprintf("redisstore: rule \"login\": %v\n", formatError(3)); !strings.Contains(upgrades, said) {
 		t.Errorf("the page does not show %q", said)
 	}
 
@@ -113,6 +109,16 @@ func TestUpgradesPageShowsFormatOne(t *testing.T) {
 			t.Errorf("the page has no row of %s", a)
 		}
 	}
+}
+
+// readPage returns the text of a page of docs.
+func readPage(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile("../../docs/" + name + ".md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }
 
 // laterStates are values of later formats. Each would be a state of some algorithm if its
@@ -312,6 +318,6 @@ func TestLaterFormatIsTheNextOne(t *testing.T) {
 		}
 	}
 	if lua.Format != 2 {
-		t.Error("the test and docs/upgrades.md are about formats up to 2")
+		t.Error("the test, docs/internals.md and docs/upgrades.md are about formats up to 2")
 	}
 }
