@@ -67,6 +67,8 @@ func (r *table) add(e entry, failed bool) {
 // preface is the text before the table.
 const preface = `# What the fault suite has measured
 
+For those who ask what was measured when servers fail.
+
 This page is written by
 
     go -C internal/test/faults test . -count=5 -timeout 120m -args -table $PWD/docs/faults.md
