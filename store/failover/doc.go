@@ -12,22 +12,22 @@
 //	defer store.Close()
 //	l := limiter.MustNew(limiter.Config{Store: store, Rules: rules})
 //
-// A [Store] is a [core.Store] over two others: a primary, usually in Redis, and a fallback, usually
-// in memory, which decides what the primary does not. [Options] say when. [Instances] count the
-// processes that share the primary. A Store and an Instances are safe for concurrent use.
+// A [Store] is a [core.Store] over two others: a primary, usually in Redis, and a fallback,
+// usually in memory, which decides what the primary does not. [Options] say when. [Instances]
+// count the processes that share the primary. A Store and an Instances are safe for concurrent
+// use.
 //
 // A limiter over a redisstore.Store has such a fallback without this package, which is for other
 // settings and other stores. The file docs/internals.md says how it works inside.
 //
 // # When the primary is bypassed
 //
-// Each shard of the primary has a breaker, which opens after [Options.Failures] calls in a row that
-// fail or take longer than [Options.Slow], and eventually whenever more than half of all calls do.
-// Until then the fallback decides only the steps that fail. While the breaker is open, no request
-// goes to the primary. One probe at a time does, at most [Options.ProbeInterval] apart, and the
-// breaker closes after four in a row that were answered in time. A primary that answers but cannot
-// write stays bypassed. A step whose keys lie on several shards is decided by the fallback as a
-// whole while one of them is bypassed.
+// The fallback decides the steps that fail. After [Options.Failures] calls in a row that fail
+// or take longer than [Options.Slow], and whenever more than half of all calls do for long, no
+// request goes to that shard of the primary, until probes are answered in time again; see
+// [Options.ProbeInterval]. A primary that answers but cannot write stays bypassed. A step whose
+// keys lie on several shards is decided by the fallback as a whole while one of them is
+// bypassed.
 //
 // # What the fallback grants
 //

@@ -9,19 +9,15 @@
 // A limiter without a store makes one of its own. [Options] say how much memory a [Store] may
 // take, and [Store.Overflowed] whether that was enough.
 //
-// A store is safe for concurrent use. There is no goroutine and nothing to close: the decisions
-// themselves look at a few hundred keys a millisecond, forget those that have been fresh for a
-// second, and give their memory back. A store that is no longer called keeps its memory. Keys are
-// compared as they are, never by a hash alone, and are copied when they are first kept, so that a
-// caller may reuse its memory.
+// A store is safe for concurrent use, and there is nothing to close. Decisions give back the memory
+// of keys that have been fresh for a second; a store that is no longer called keeps its memory. No
+// two keys are taken for one. A caller may reuse the memory of a key.
 //
 // # When the store is full
 //
-// A store holds at most [Options.MaxKeys] keys, which need at most
-// [Options.MaxBytes]. When it is full and a new key is to be charged, it looks at
-// a bounded number of keys and forgets the fresh ones. If it finds none, the new
-// key is counted in an overflow bucket, which it shares with other keys of the same rule and
-// limit. A client can neither choose nor guess which keys share the bucket of its own key.
+// A store holds at most [Options.MaxKeys] keys, which need at most [Options.MaxBytes]. When it
+// is full of keys in use, a new key is counted in an overflow bucket, which it shares with other
+// keys of the same rule and limit. A client can neither choose nor guess which keys share it.
 //
 // So a flood of random keys costs no memory, does not displace a key that has
 // used up a limit, and admits no key for free. New keys alone pay for that:
@@ -35,7 +31,7 @@
 //
 // The store logs once when new keys begin to share buckets, and once when new keys
 // begin to be refused for lack of one; see [Options.Logger]. [Store.Overflowed] counts
-// both.
+// both. The file docs/internals.md says how the store works inside.
 package memstore
 
 import (

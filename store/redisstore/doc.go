@@ -23,11 +23,11 @@
 //
 // # Many callers
 //
-// A lone caller sends its step at once. Steps of callers at the same time share script calls, each
-// decided as if it were alone, so many callers need few round trips. A caller waits no longer than
-// its context and the timeout allow. If it leaves before its step is sent, it is never charged;
-// after that it may be charged, once. If a step is sent with others, the client's hooks do not see
-// the values of its caller's context. [Options.Batch] bounds how many share a call.
+// Steps of callers at the same time share script calls, each decided as if it were alone;
+// [Options.Batch] bounds how many. A caller waits no longer than its context and the timeout
+// allow. If it leaves before its step is sent, it is never charged; after that it may be
+// charged, once. If a step is sent with others, the client's hooks do not see the values of its
+// caller's context.
 //
 // # Errors
 //
