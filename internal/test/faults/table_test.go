@@ -92,7 +92,7 @@ and clients on the same two processors.
 Services that are flooded by thousands of connections or stopped for seconds, clients who leave, never read, or open and
 close connections, and a Redis that answers each second call late are rows of
 
-    HEADGATE_LONG=1 go test -v ./internal/load
+    HEADGATE_LONG=1 go test -v ./internal/test/load
 
 Each fails where a key is served more than its limit by one instance, or more than twice its limit by two.
 
