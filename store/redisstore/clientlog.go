@@ -31,7 +31,8 @@ type kindOfLine struct {
 }
 
 // NewClientLogger returns a logger that writes warnings to log, or to the default logger of
-// package slog at that time if log is nil.
+// package slog at that time if log is nil. To silence the client call Disable of its package
+// logging instead.
 func NewClientLogger(log *slog.Logger) *ClientLogger {
 	return &ClientLogger{log: log, kinds: map[string]*kindOfLine{}}
 }
