@@ -22,7 +22,7 @@ var foreign = map[string]string{
 	"OpenAI":      "previous_response_id",
 	"tollbooth":   "SetIgnoreURL(true)",
 	"Traefik":     "HeaderRegexp",
-	"mistakes":    "api_key a_b", // which the pages say are not to be written
+	"mistakes":    "a_b", // which the pages say are not to be written
 }
 
 // leftColumn is the first cell of the tables of docs/migrating.md and docs/peers.md: it has what
