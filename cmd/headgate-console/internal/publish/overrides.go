@@ -10,44 +10,8 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/internal/textform"
-	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/policy/redissource"
 )
-
-// OverridePublisher stores the overrides beside the policies, such as a *redissource.Source.
-type OverridePublisher interface {
-	policy.OverrideSource
-
-	// PublishedOverrides returns the database that has published the overrides and its revision, or
-	// the zero Origin.
-	PublishedOverrides(ctx context.Context) (redissource.Origin, error)
-
-	// PublishOverrides publishes changes, or returns an error that says whose overrides are there,
-	// or that they are not those which the batch continues.
-	PublishOverrides(ctx context.Context, b redissource.OverrideBatch) error
-}
-
-// OverrideSource is the part of the database that has the overrides. Each change has a revision of
-// its own.
-type OverrideSource interface {
-	// LastOverrides returns the revision that was published last, 0 for none.
-	LastOverrides(ctx context.Context) (int64, error)
-
-	// KnowsOverrides reports whether the database has published a revision. It may report false for
-	// one that it has published.
-	KnowsOverrides(ctx context.Context, revision int64) (bool, error)
-
-	// ChangedOverrides returns at most limit changes after a revision in their order, and the
-	// revision of the last one. Unless there are more, that is the revision of the database.
-	ChangedOverrides(ctx context.Context, after int64, limit int) (
-		changes []policy.OverrideChange, revision int64, more bool, err error)
-
-	// SweepOverrides removes what has ended, which are changes like any others.
-	SweepOverrides(ctx context.Context) error
-
-	// OverridesPublished stores that all changes up to a revision are published.
-	OverridesPublished(ctx context.Context, revision int64) error
-}
 
 // ProgramsError means that a program has published overrides, which would be lost. What the
 // database has of others waits so long.

@@ -21,7 +21,7 @@ import (
 // methods are safe for concurrent use and return soon after ctx ends.
 type Publisher interface {
 	policy.Source
-	OverridePublisher
+	policy.OverrideSource
 
 	// Published returns the label of the published set and the database that it is from.
 	Published(ctx context.Context) (redissource.Published, error)
@@ -35,12 +35,19 @@ type Publisher interface {
 
 	// Next returns the label that PublishFrom will give the set, or "" if that is not known.
 	Next(set policy.Set, expected string) (label string, err error)
+
+	// PublishedOverrides returns the database that has published the overrides and its revision, or
+	// the zero Origin.
+	PublishedOverrides(ctx context.Context) (redissource.Origin, error)
+
+	// PublishOverrides publishes changes, or returns an error that says whose overrides are there,
+	// or that they are not those which the batch continues.
+	PublishOverrides(ctx context.Context, b redissource.OverrideBatch) error
 }
 
-// Source is the database. Its methods are safe for concurrent use.
+// Source is the database, in which each change of an override has a revision of its own. Its methods
+// are safe for concurrent use.
 type Source interface {
-	OverrideSource
-
 	// Pending returns the version of the set of policies, 0 if there never was
 	// one, the version that was published last, and its label.
 	Pending(ctx context.Context) (version, published int64, label string, err error)
@@ -60,6 +67,24 @@ type Source interface {
 
 	// Published stores the version and label that were published. A refusal is over then.
 	Published(ctx context.Context, version int64, label string) error
+
+	// LastOverrides returns the revision that was published last, 0 for none.
+	LastOverrides(ctx context.Context) (int64, error)
+
+	// KnowsOverrides reports whether the database has published a revision. It may report false for
+	// one that it has published.
+	KnowsOverrides(ctx context.Context, revision int64) (bool, error)
+
+	// ChangedOverrides returns at most limit changes after a revision in their order, and the
+	// revision of the last one. Unless there are more, that is the revision of the database.
+	ChangedOverrides(ctx context.Context, after int64, limit int) (
+		changes []policy.OverrideChange, revision int64, more bool, err error)
+
+	// SweepOverrides removes what has ended, which are changes like any others.
+	SweepOverrides(ctx context.Context) error
+
+	// OverridesPublished stores that all changes up to a revision are published.
+	OverridesPublished(ctx context.Context, revision int64) error
 }
 
 const (

@@ -212,11 +212,7 @@ func (t *Tx) ForgetTraffic(level int, series []int64, before int64) error {
 // TrafficVersion returns how often the rows of an application were changed, other than by
 // ForgetTraffic.
 func (t *Tx) TrafficVersion(app string) (int64, error) {
-	version, err := readOne[int64](t, "SELECT version FROM traffic_versions WHERE app = ?", app)
-	if errors.Is(err, ErrNotFound) {
-		return 0, nil
-	}
-	return version, err
+	return readOne[int64](t, "SELECT COALESCE((SELECT version FROM traffic_versions WHERE app = ?), 0)", app)
 }
 
 // TrafficVersions returns the sum of TrafficVersion over all applications.
@@ -236,11 +232,7 @@ func (t *Tx) RaiseTrafficVersion(app string) error {
 // Collected returns until when the counts of an application were collected, in µs of
 // Redis's clock, or 0.
 func (t *Tx) Collected(app string) (int64, error) {
-	until, err := readOne[int64](t, "SELECT until FROM traffic_collected WHERE app = ?", app)
-	if errors.Is(err, ErrNotFound) {
-		return 0, nil
-	}
-	return until, err
+	return readOne[int64](t, "SELECT COALESCE((SELECT until FROM traffic_collected WHERE app = ?), 0)", app)
 }
 
 // CollectedOfAll returns what Collected returns of each application, without those of which it
