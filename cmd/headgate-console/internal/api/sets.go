@@ -181,8 +181,8 @@ type fileQuery struct {
 }
 
 // upload reads the file of an import. The body may be large, so it is read last, and of those who
-// may import alone. done gives back the place among the imports, before the answer, which the client
-// may receive slowly.
+// may import alone. done gives back the place among the imports, before the answer, which the
+// client may receive slowly.
 func (c *call) upload(q fileQuery, most int64) (data []byte, media string, done func(), err error) {
 	if done, err = c.o.Service.AdmitImport(c.ctx(), c.actor, q.Compare == "yes"); err != nil {
 		return nil, "", nil, err

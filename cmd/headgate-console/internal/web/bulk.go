@@ -170,12 +170,8 @@ func lost(plan service.BulkPlan) []string {
 		return nil
 	}
 
-	more := ""
-	if n := len(names) - 10; n > 0 {
-		more = fmt.Sprintf(" and %s more", digits(int64(n)))
-	}
-	return []string{fmt.Sprintf("In force now: %s%s. In the last 24 hours they refused %s requests.",
-		strings.Join(names[:min(len(names), 10)], ", "), more, digits(plan.Refused))}
+	return []string{fmt.Sprintf("In force now: %s. In the last 24 hours they refused %s requests.",
+		firstOf(names, 10), digits(plan.Refused))}
 }
 
 // wouldRefuseTogether says what policies that are to be in force would have refused in the last
@@ -216,9 +212,4 @@ func (r *request) wouldRefuseTogether(steps []service.BulkStep) (list []string, 
 	return list, nil
 }
 
-func policiesWords(n int) string {
-	if n == 1 {
-		return "1 policy"
-	}
-	return digits(int64(n)) + " policies"
-}
+func policiesWords(n int) string { return plural(int64(n), "policy", "policies") }

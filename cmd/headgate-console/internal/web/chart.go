@@ -186,18 +186,13 @@ func percent(v float64) string { return strconv.FormatFloat(v, 'f', 2, 64) + "%"
 
 // stepWords names a step.
 func stepWords(d time.Duration) string {
-	words := func(n time.Duration, unit string) string {
-		if n == 1 {
-			return "a " + unit
-		}
-		return strconv.Itoa(int(n)) + " " + unit + "s"
+	switch {
+	case d == time.Minute:
+		return "a minute"
+	case d == time.Hour:
+		return "an hour"
+	case d > time.Hour:
+		return plural(int64(d/time.Hour), "hour", "hours")
 	}
-
-	if d >= time.Hour {
-		if d == time.Hour {
-			return "an hour"
-		}
-		return words(d/time.Hour, "hour")
-	}
-	return words(d/time.Minute, "minute")
+	return plural(int64(d/time.Minute), "minute", "minutes")
 }

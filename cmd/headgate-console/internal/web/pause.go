@@ -60,7 +60,7 @@ func pausePolicy(r *request) error {
 
 	// Shadow needs no question: the policy counts on, and goes back by itself.
 	if len(m) == 0 && mode == policy.Off && p.Mode != policy.Off && !r.confirmed() && r.access.CanEdit(p.Apps) {
-		when := fmt.Sprintf("now, for %s,", hoursWords(hours))
+		when := fmt.Sprintf("now, for %s,", plural(hours, "hour", "hours"))
 		return r.confirmOff(p, when, policyPath(name)+"/pause", r.sent())
 	}
 
@@ -92,11 +92,4 @@ func (r *request) pauseForm() (form pausing, mode policy.Mode, hours int64) {
 		form.Mistakes.add("for", fmt.Sprintf("write a whole number of hours from 1 to %d", maxHours))
 	}
 	return form, mode, hours
-}
-
-func hoursWords(n int64) string {
-	if n == 1 {
-		return "1 hour"
-	}
-	return digits(n) + " hours"
 }

@@ -155,6 +155,23 @@ func helpers() template.FuncMap {
 // digits returns a number with its digits in groups of three: 1,234,567.
 func digits(n int64) string { return service.Digits(n) }
 
+// plural returns a number of things with their word for one or for more.
+func plural(n int64, one, more string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return digits(n) + " " + more
+}
+
+// firstOf joins the first names of a list, most at most, and says how many more there are.
+func firstOf(names []string, most int) string {
+	text := strings.Join(names[:min(len(names), most)], ", ")
+	if more := len(names) - most; more > 0 {
+		text += " and " + digits(int64(more)) + " more"
+	}
+	return text
+}
+
 // remark holds the mistakes of a field, to be shown beside it.
 type remark struct {
 	Field string

@@ -65,32 +65,15 @@ func whatIsLost(t publish.Takeover) (texts []string) {
 	}
 	if len(t.Gone) > 0 {
 		texts = append(texts, fmt.Sprintf("%s in Redis and not in this database, and will not apply any more: %s.",
-			policiesAre(len(t.Gone)), some(t.Gone)))
+			plural(int64(len(t.Gone)), "policy is", "policies are"), firstOf(t.Gone, maxLost)))
 	}
 	if len(t.Changed) > 0 {
 		texts = append(texts, fmt.Sprintf("%s otherwise in this database, and will apply as they are here: %s.",
-			policiesAre(len(t.Changed)), some(t.Changed)))
+			plural(int64(len(t.Changed)), "policy is", "policies are"), firstOf(t.Changed, maxLost)))
 	}
 	if texts == nil {
 		texts = []string{"This database has all policies that are in Redis, as they are there: none is lost."}
 	}
 	return append(texts, "A console of the other database is refused from then on, and says so. "+
 		"A backup that was restored, and a database that was moved, take over in this way.")
-}
-
-// policiesAre begins a sentence about a number of policies.
-func policiesAre(n int) string {
-	if n == 1 {
-		return "1 policy is"
-	}
-	return digits(int64(n)) + " policies are"
-}
-
-// some joins the first names of a list.
-func some(names []string) string {
-	text := strings.Join(names[:min(len(names), maxLost)], ", ")
-	if more := len(names) - maxLost; more > 0 {
-		text += fmt.Sprintf(" and %s more", digits(int64(more)))
-	}
-	return text
 }

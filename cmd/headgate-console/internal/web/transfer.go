@@ -76,11 +76,7 @@ func (r *request) showPlan(status int, t transfer, plan service.Plan) (err error
 	t.Steps = shownSteps(plan)
 	t.More = int64(len(plan.Steps) - t.Counts["keep"] - len(t.Steps))
 
-	t.Added = strings.Join(plan.Apps[:min(len(plan.Apps), maxAdded)], ", ")
-	if n := len(plan.Apps) - maxAdded; n > 0 {
-		t.Added += " and " + digits(int64(n)) + " more"
-	}
-
+	t.Added = firstOf(plan.Apps, maxAdded)
 	return r.show(status, "import", "What the import would do", t)
 }
 
