@@ -196,12 +196,7 @@ func (p *printer) overrides(over *overridesPlan) {
 			c.Policy, c.Set, c.Removed, c.Unchanged, c.Missing, c.Ended)
 
 		for ; len(steps) > 0 && steps[0].Policy == c.Policy; steps = steps[1:] {
-			if steps[0].Before != "" {
-				p.writeLine("  - %s: %s", steps[0].Key, steps[0].Before)
-			}
-			if steps[0].After != "" {
-				p.writeLine("  + %s: %s", steps[0].Key, steps[0].After)
-			}
+			p.change(steps[0].Key, steps[0].Before, steps[0].After)
 		}
 	}
 

@@ -27,12 +27,17 @@ func (p *printer) difference(s *step) {
 	p.writeLine("%s %s", s.Action, s.Name)
 
 	for _, c := range s.Changes {
-		if c.Before != "" {
-			p.writeLine("  - %s: %s", c.Field, c.Before)
-		}
-		if c.After != "" {
-			p.writeLine("  + %s: %s", c.Field, c.After)
-		}
+		p.change(c.Field, c.Before, c.After)
+	}
+}
+
+// change writes what something was and is, where it was or is anything.
+func (p *printer) change(what, before, after string) {
+	if before != "" {
+		p.writeLine("  - %s: %s", what, before)
+	}
+	if after != "" {
+		p.writeLine("  + %s: %s", what, after)
 	}
 }
 

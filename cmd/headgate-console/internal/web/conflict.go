@@ -105,6 +105,3 @@ func differences(base, mine, theirs policy.Policy, hasBase bool) []difference {
 	}
 	return list
 }
-
-// VersionText returns the current version as text.
-func (c conflict) VersionText() string { return strconv.FormatInt(c.Theirs.Version, 10) }

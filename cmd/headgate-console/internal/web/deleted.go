@@ -2,7 +2,6 @@ package web
 
 import (
 	"net/http"
-	"strconv"
 
 	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
 )
@@ -21,11 +20,7 @@ type deletedPolicy struct {
 }
 
 func deletedPage(v *request) error {
-	page, err := strconv.Atoi(v.query("page"))
-	if err != nil || page < 1 {
-		page = 1
-	}
-
+	page := max(1, pageIn(v.req.URL.Query()))
 	list, more, err := v.Service.Deleted(v.req.Context(), v.actor, page, 0)
 	if err != nil {
 		return err

@@ -91,11 +91,7 @@ func tableLines(table map[string]policy.Values) string {
 // table reads a table of a match, which has a name, a colon and a value in each line, and a name
 // several times for several values. The first colon counts, unless the name is in quotes.
 func table(m mistakes, field, text, example string) (table map[string]policy.Values) {
-	for line := range strings.SplitSeq(strings.ReplaceAll(text, "\r", "\n"), "\n") {
-		if line = strings.TrimSpace(line); line == "" {
-			continue
-		}
-
+	for _, line := range rawLines(text) {
 		name, value, found := strings.Cut(line, ":")
 		if quoted, err := strconv.QuotedPrefix(line); err == nil && quoted[0] == '"' {
 			name, _ = strconv.Unquote(quoted)
@@ -144,10 +140,19 @@ func unlines(list []string) string {
 }
 
 // lines returns the lines that are not empty, without the spaces around them.
-func lines(text string) (list []string) {
+func lines(text string) []string {
+	list := rawLines(text)
+	for i, line := range list {
+		list[i] = unquoted(line)
+	}
+	return list
+}
+
+// rawLines is lines with the quotes that texts are written in.
+func rawLines(text string) (list []string) {
 	for line := range strings.SplitSeq(strings.ReplaceAll(text, "\r", "\n"), "\n") {
 		if line = strings.TrimSpace(line); line != "" {
-			list = append(list, unquoted(line))
+			list = append(list, line)
 		}
 	}
 	return list

@@ -194,14 +194,9 @@ func ownsSome(apps []service.App) bool {
 
 // queryOf reads the query of a list. The service refuses impossible values.
 func queryOf(u url.Values) service.Query {
-	page, err := strconv.Atoi(u.Get("page"))
-	if err != nil {
-		page = 1
-	}
-
 	return service.Query{
 		Search: u.Get("search"), App: u.Get("app"), Mode: u.Get("mode"), Changed: u.Get("changed"),
-		Refusing: u.Get("refusing") != "", Sort: u.Get("sort"), Page: page,
+		Refusing: u.Get("refusing") != "", Sort: u.Get("sort"), Page: pageIn(u),
 	}
 }
 

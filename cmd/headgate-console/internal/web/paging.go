@@ -1,6 +1,9 @@
 package web
 
-import "strconv"
+import (
+	"net/url"
+	"strconv"
+)
 
 // perPage is how many rows are on a page of a list that is read as a whole.
 const perPage = 100
@@ -11,14 +14,22 @@ type paging struct {
 	Previous, Next string // addresses of pages, or ""
 }
 
+// pageIn returns the number of the page that an address asks for: 1 if it is none.
+func pageIn(u url.Values) int {
+	page, err := strconv.Atoi(u.Get("page"))
+	if err != nil {
+		return 1
+	}
+	return page
+}
+
 // pageOf returns the part of a list that the address asks for: the first one if there is no such
 // page.
 func pageOf[T any](r *request, list []T) ([]T, paging) {
-	page, err := strconv.Atoi(r.query("page"))
-	if last := max(1, (len(list)+perPage-1)/perPage); err != nil || page < 1 || page > last {
+	page := pageIn(r.req.URL.Query())
+	if last := max(1, (len(list)+perPage-1)/perPage); page < 1 || page > last {
 		page = 1
 	}
-
 	// The other pages keep the search, which has made the list what it is.
 	at := func(page int) string {
 		q := given(map[string]string{"search": r.query("search"), "page": strconv.Itoa(page)})

@@ -1,7 +1,6 @@
 package web
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"maps"
@@ -255,16 +254,12 @@ func (t *tester) request(ctx context.Context) (*sample, mistakes) {
 		s.remote = netip.AddrPortFrom(a, 40000).String()
 	}
 
-	// A line of any length that a form can hold is read whole.
-	lines := bufio.NewScanner(strings.NewReader(t.Headers))
-	lines.Buffer(nil, maxForm)
-	for n := 1; lines.Scan(); n++ {
-		line := strings.TrimSpace(lines.Text())
+	for i, line := range strings.Split(t.Headers, "\n") {
 		name, value, ok := strings.Cut(line, ":")
 		switch {
-		case line == "":
+		case strings.TrimSpace(line) == "":
 		case !ok || strings.TrimSpace(name) == "":
-			m.add("headers", fmt.Sprintf("line %d is not a name, a colon and a value", n))
+			m.add("headers", fmt.Sprintf("line %d is not a name, a colon and a value", i+1))
 		default:
 			name = textproto.CanonicalMIMEHeaderKey(strings.TrimSpace(name))
 			s.header[name] = append(s.header[name], strings.TrimSpace(value))
