@@ -235,7 +235,7 @@ func revokeToken(r *request) error {
 			return err
 		}
 		if i := slices.IndexFunc(tokens, func(t service.Token) bool { return t.ID == id }); i >= 0 {
-			c := question("token", "the token "+tokens[i].Label)
+			c := confirmationOf("token", "the token "+tokens[i].Label)
 			c.Action, c.Back, c.Fields = "/account/tokens/revoke", "/account", []hidden{{"id", id}}
 			return r.confirm(c)
 		}

@@ -35,8 +35,8 @@ type input struct{ Name, Label, Value, Help, Kind string }
 // away is the mistake of a Redis that does not answer, which may have done what was asked for.
 const away = "away"
 
-// question returns a question about something that is called it, or the zero value.
-func question(name, it string) confirmation {
+// confirmationOf returns a question about something that is called it, or the zero value.
+func confirmationOf(name, it string) confirmation {
 	c := vocabulary.Questions[name]
 	of := func(text string) string { return strings.ReplaceAll(text, "{it}", it) }
 	c.Title, c.Button, c.Consequences = of(c.Title), of(c.Button), slices.Clone(c.Consequences)

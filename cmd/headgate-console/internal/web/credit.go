@@ -28,7 +28,7 @@ func askGrant(r *request, k *target) confirmation {
 	if zone == "" {
 		zone = "UTC"
 	}
-	c := question("grant", k.Policy)
+	c := confirmationOf("grant", k.Policy)
 	c.Inputs = []input{
 		{"units", "Units", r.field("units"), "a whole number, such as 10,000", ""},
 		{"until", "Until", r.field("until"), "by the clock of the time zone, within ten years", "datetime-local"},
@@ -56,7 +56,7 @@ func (r *request) doGrant(k *target) (done string, err error) {
 // askDebit asks for the units that a key is charged.
 func askDebit(r *request, k *target) confirmation {
 	l := k.Found.LimitOf(k.Counted, r.Clock())
-	c := question("debit", k.Policy)
+	c := confirmationOf("debit", k.Policy)
 	c.Inputs = []input{{"units", "Units", r.field("units"), "a whole number, such as 20; " + l.String() +
 		" and its debt hold " + digits(l.Capacity()+l.MaxDebt()), ""}}
 	return c

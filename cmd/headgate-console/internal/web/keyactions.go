@@ -168,7 +168,7 @@ func (r *request) origin(on *target) string {
 
 // asking returns what asks a question that asks for nothing more.
 func asking(name string) func(*request, *target) confirmation {
-	return func(_ *request, k *target) confirmation { return question(name, k.Policy) }
+	return func(_ *request, k *target) confirmation { return confirmationOf(name, k.Policy) }
 }
 
 // onKey changes the state of a key in Redis.
@@ -193,7 +193,7 @@ func askBan(r *request, k *target) confirmation {
 		span = r.field("for")
 	}
 
-	c := question("ban", k.Policy)
+	c := confirmationOf("ban", k.Policy)
 	c.Inputs = []input{{"for", "For", span, "such as 10m or 24h; the policy bans for " +
 		textform.Duration(k.Found.Ban.Max) + " at most", ""}}
 	return c

@@ -115,7 +115,7 @@ func removeFactor(r *request) error {
 			return err
 		}
 
-		c := question("factor", u.Name)
+		c := confirmationOf("factor", u.Name)
 		c.Action, c.Back = userPath(name)+"/second-factor", userPath(name)
 		return r.confirm(c)
 	}

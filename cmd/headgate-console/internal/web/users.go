@@ -125,7 +125,7 @@ func setStatus(r *request) error {
 		if name == r.actor.User() && asked != "user promote" {
 			asked += " yourself"
 		}
-		if c := question(asked, name); c.Title != "" {
+		if c := confirmationOf(asked, name); c.Title != "" {
 			// A user who does not exist is not asked about.
 			if _, err := r.Service.User(r.req.Context(), r.actor, name); err != nil {
 				return err
@@ -161,7 +161,7 @@ func resetPassword(r *request) error {
 			return err
 		}
 
-		c := question("password", u.Name)
+		c := confirmationOf("password", u.Name)
 		c.Action, c.Back = userPath(name)+"/password", userPath(name)
 		return r.confirm(c)
 	}
@@ -190,7 +190,7 @@ func endTokensOf(r *request) error {
 	}
 
 	if !r.confirmed() {
-		c := question("token", which+" of "+name)
+		c := confirmationOf("token", which+" of "+name)
 		c.Action, c.Back, c.Fields = userPath(name)+"/tokens", userPath(name), []hidden{{"id", id}}
 		return r.confirm(c)
 	}
