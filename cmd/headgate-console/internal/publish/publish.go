@@ -45,8 +45,8 @@ type Publisher interface {
 	PublishOverrides(ctx context.Context, b redissource.OverrideBatch) error
 }
 
-// Source is the database, in which each change of an override has a revision of its own. Its methods
-// are safe for concurrent use.
+// Source is the database, in which each change of an override has a revision of its own. Its
+// methods are safe for concurrent use.
 type Source interface {
 	// Pending returns the version of the set of policies, 0 if there never was
 	// one, the version that was published last, and its label.
