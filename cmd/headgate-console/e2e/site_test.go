@@ -93,7 +93,7 @@ func TestSite(t *testing.T) {
 	// Without scripts there is all but the search.
 	s.withoutScripts()
 	s.navigate(s.url + "docs/limits.html")
-	s.reads("Choosing a limit", "Twice the quota")
+	s.reads("Choosing a limit", "Which limit for what")
 	if !eval[bool](s.tab, `document.getElementById("search").hidden`) {
 		t.Error("without scripts there is a search")
 	}
