@@ -185,11 +185,3 @@ func TestTablesHaveValidLimits(t *testing.T) {
 		}
 	}
 }
-
-// The README is read in five minutes.
-func TestREADMEIsShort(t *testing.T) {
-	const most = 900
-	if words := len(strings.Fields(read(t, "README.md"))); words > most {
-		t.Errorf("README.md has %d words, more than %d", words, most)
-	}
-}
