@@ -122,6 +122,6 @@ func TestAccessibleSite(t *testing.T) {
 
 	// The list of hits is over the page.
 	s.search("docs/limits.html", "burst")
-	s.reads("Choosing a limit GCRA fits")
+	s.reads("Choosing a limit After a pause both admit the burst")
 	look("a search")
 }
