@@ -5,7 +5,7 @@
 //
 //	remote_address            the address of the caller: the keys ip and ip/56, networks
 //	method, :method           the method
-//	path, :path               the path; a query is cut off
+//	path, :path               the path, and the query for policies with match.query
 //	host, :authority          the host
 //	route                     the route
 //	user                      the user, for the key user
