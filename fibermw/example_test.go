@@ -37,8 +37,8 @@ func ExampleNew() {
 // authentication has set.
 func ExampleKey() {
 	user := fibermw.Key(func(c *fiber.Ctx) (string, bool) {
-		id, ok := c.Locals("user").(string)
-		return id, ok
+		id, _ := c.Locals("user").(string)
+		return id, true // all requests without a user share one count
 	})
 
 	rule := limiter.Rule{Name: "user", Key: user, Limit: core.MustParseLimit("5000/1h fixed-window")}

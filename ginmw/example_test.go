@@ -34,7 +34,7 @@ func ExampleNew() {
 func ExampleKey() {
 	user := ginmw.Key(func(c *gin.Context) (string, bool) {
 		id := c.GetString("user")
-		return id, id != ""
+		return id, true // all requests without a user share one count
 	})
 
 	rule := limiter.Rule{Name: "user", Key: user, Limit: core.MustParseLimit("5000/1h fixed-window")}

@@ -32,8 +32,8 @@ func ExampleNew() {
 // authentication has set.
 func ExampleKey() {
 	user := echov5mw.Key(func(c *echo.Context) (string, bool) {
-		id, ok := c.Get("user").(string)
-		return id, ok
+		id, _ := c.Get("user").(string)
+		return id, true // all requests without a user share one count
 	})
 	rule := limiter.Rule{Name: "user", Key: user, Limit: core.MustParseLimit("5000/1h fixed-window")}
 	fmt.Println(rule.Name, rule.Limit)

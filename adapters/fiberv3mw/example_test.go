@@ -36,8 +36,8 @@ func ExampleNew() {
 // authentication has set.
 func ExampleKey() {
 	user := fiberv3mw.Key(func(c fiber.Ctx) (string, bool) {
-		id, ok := c.Locals("user").(string)
-		return id, ok
+		id, _ := c.Locals("user").(string)
+		return id, true // all requests without a user share one count
 	})
 	rule := limiter.Rule{Name: "user", Key: user, Limit: core.MustParseLimit("5000/1h fixed-window")}
 	fmt.Println(rule.Name, rule.Limit)
