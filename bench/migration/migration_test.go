@@ -41,7 +41,8 @@ func TestMigration(t *testing.T) {
 
 			// The failure prints the row that the page should have.
 			if got := measure(t, peer, row); got != row {
-				t.Errorf("the row in docs/peers.md should be\n| `%s` | `%s` | %s | %s | %s |\nand is\n| `%s` | `%s` | %s | %s | %s |",
+				const line = "| `%s` | `%s` | %s | %s | %s |"
+				t.Errorf("the row in docs/peers.md should be\n"+line+"\nand is\n"+line,
 					got.setting, got.limit, got.atOnce, got.hammered, got.same,
 					row.setting, row.limit, row.atOnce, row.hammered, row.same)
 			}

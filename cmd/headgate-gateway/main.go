@@ -131,15 +131,19 @@ func run(s signals, args, environ []string, out, w io.Writer) (err error) {
 		return nil
 	}
 
+	return serve(s, g, newReloader(g, args, environ), w)
+}
+
+// serve serves an open gateway, and reloads its configuration meanwhile. It greets on w.
+func serve(s signals, g *gateway, r *reloader, w io.Writer) error {
 	// No reload is under way when the parts are closed.
 	follow, end := context.WithCancel(s.soft)
 	var following sync.WaitGroup
-	r := newReloader(g, args, environ)
 	following.Go(func() { r.follow(follow, s.hangups) })
 	defer func() { end(); following.Wait() }()
 
 	return server.Run(s.soft, s.hard, server.Options{
-		Ports: g.ports, Drain: g.engine, Health: g.health, Logger: logger,
+		Ports: g.ports, Drain: g.engine, Health: g.health, Logger: g.logger,
 		Times: func() (delay, timeout time.Duration) {
 			c := g.serving.Load().config
 			return c.ShutdownDelay, c.ShutdownTimeout

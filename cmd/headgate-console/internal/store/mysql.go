@@ -144,7 +144,8 @@ const (
 func (m mysql) places() []string { return []string{"database:" + m.config.DBName} }
 
 func (mysql) addUp() string {
-	return " ON DUPLICATE KEY UPDATE " + eachCount(func(c string) string { return c + " = " + c + " + VALUES(" + c + ")" })
+	sums := eachCount(func(c string) string { return c + " = " + c + " + VALUES(" + c + ")" })
+	return " ON DUPLICATE KEY UPDATE " + sums
 }
 
 func (mysql) byPrimaryKey() string { return " FORCE INDEX (PRIMARY)" }

@@ -7,9 +7,9 @@ import (
 )
 
 // rowsOf is a table whose rows are structs of type R. Its columns are the exported fields, in their
-// order, by the names in their tags db: one for each element of an array. A list is no column. A
-// field with the tag sql is that expression, which is only read, and one with set:"once" is written
-// by insert and replace alone. Tags are constants, and so the statements are made of constants.
+// order, by the names in their tags db, or those of severalColumns. A list is no column. A field
+// with the tag sql is that expression, which is only read, and one with set:"once" is written by
+// insert and replace alone. Tags are constants, and so the statements are made of constants.
 type rowsOf[R any] struct {
 	name    string
 	columns []column
@@ -25,6 +25,10 @@ type column struct {
 
 func newRows[R any](name string) rowsOf[R] {
 	r := rowsOf[R]{name: name, columns: columnsOf(reflect.TypeFor[R]())}
+	if len(variables(nil, reflect.ValueOf(new(R)).Elem())) != len(r.columns) {
+		panic("store: a row of " + name + " has a field without a tag")
+	}
+
 	var written, read []string
 	for _, c := range r.columns {
 		if c.expression {
@@ -38,6 +42,11 @@ func newRows[R any](name string) rowsOf[R] {
 	return r
 }
 
+// severalColumns is a field of several columns, whose names stand in no tag.
+type severalColumns interface {
+	columns() string // separated by commas
+}
+
 // columnsOf returns a column for each of the variables of a struct.
 func columnsOf(row reflect.Type) (list []column) {
 	for i := range row.NumField() {
@@ -48,7 +57,11 @@ func columnsOf(row reflect.Type) (list []column) {
 		if expression, ok := f.Tag.Lookup("sql"); ok {
 			list = append(list, column{text: expression, expression: true})
 		}
-		if names, ok := f.Tag.Lookup("db"); ok {
+		names, named := f.Tag.Lookup("db")
+		if s, ok := reflect.Zero(f.Type).Interface().(severalColumns); ok {
+			names, named = s.columns(), true
+		}
+		if named {
 			for name := range strings.SplitSeq(names, ",") {
 				list = append(list, column{text: name, once: f.Tag.Get("set") == "once"})
 			}

@@ -5,6 +5,18 @@ import (
 	"testing"
 )
 
+func TestRowsNeedATagForEachField(t *testing.T) {
+	defer func() {
+		if got, want := recover(), "store: a row of t has a field without a tag"; got != want {
+			t.Errorf("%v, want %q", got, want)
+		}
+	}()
+	newRows[struct {
+		A string `db:"a"`
+		B string
+	}]("t")
+}
+
 // An update leaves what is written once, and expressions are only read. Rows of more than one
 // statement are all written, and read by keys of more than one.
 func TestRowsAreWrittenByTheirTags(t *testing.T) {

@@ -108,7 +108,8 @@ func (s sqlite) places() []string {
 }
 
 func (sqlite) addUp() string {
-	return " ON CONFLICT (level, series, at) DO UPDATE SET " + eachCount(func(c string) string { return c + " = " + c + " + excluded." + c })
+	sums := eachCount(func(c string) string { return c + " = " + c + " + excluded." + c })
+	return " ON CONFLICT (level, series, at) DO UPDATE SET " + sums
 }
 
 func (sqlite) byPrimaryKey() string { return "" }

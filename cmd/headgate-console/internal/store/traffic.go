@@ -11,6 +11,12 @@ const Verdicts = 13
 // TrafficCounts are counts in the order of the columns of [Traffic].
 type TrafficCounts [Verdicts]int64
 
+// columns implements severalColumns.
+func (TrafficCounts) columns() string {
+	return "allowed,waited,degraded,shadow_refused,failed_open,refused,banned," +
+		"impossible,denied,queue_full,canceled,failed_closed,overruled"
+}
+
 // Add adds other to t.
 func (t *TrafficCounts) Add(other TrafficCounts) {
 	for i, n := range other {
@@ -35,10 +41,10 @@ const (
 
 // Traffic is a row of the counts of a series in a span of time.
 type Traffic struct {
-	Series int64         `db:"series"`
-	At     int64         `db:"at"` // the first minute of the span, since the Unix epoch
-	Counts TrafficCounts `db:"allowed,waited,degraded,shadow_refused,failed_open,refused,banned,impossible,denied,queue_full,canceled,failed_closed,overruled"`
-	Lost   int64         `db:"lost"`
+	Series int64 `db:"series"`
+	At     int64 `db:"at"` // the first minute of the span, since the Unix epoch
+	Counts TrafficCounts
+	Lost   int64 `db:"lost"`
 }
 
 // levelTraffic is a row with its level.

@@ -14,7 +14,8 @@ func main() {
 		fmt.Fprintln(os.Stderr, "print:", err)
 		os.Exit(1)
 	}
-	fmt.Printf("# What was tried\n\nFor those who ask how it was tested.\n\nThe tests themselves have counted this, in one run of all of them:\n\n"+
+	fmt.Printf("# What was tried\n\nFor those who ask how it was tested.\n\n"+
+		"The tests themselves have counted this, in one run of all of them:\n\n"+
 		"```sh\nHEADGATE_TALLY=/tmp/tally bash .ci/run\n"+
 		"go run ./internal/test/tally/print < /tmp/tally > docs/tried.md\n```\n\n%s", table)
 }
