@@ -45,7 +45,7 @@ type house struct {
 	s        *service.Service
 	admin    service.Actor
 	sessions map[string]string
-	secret   string // of the second factor of fay
+	fay      device
 }
 
 func (h *house) must(err error) {
@@ -163,7 +163,7 @@ func (h *house) people() {
 	h.person("pat", service.Viewer)
 	delete(h.sessions, "pat") // whom the front signs in
 
-	h.secret = h.factor(h.person("fay", service.Viewer))
+	h.fay = h.factor(h.person("fay", service.Viewer))
 	oneTime, err := h.s.CreateUser(h.ctx, h.admin, "otto")
 	h.must(err)
 	session, err := h.s.Login(h.ctx, "otto", oneTime, service.Meta{})
@@ -177,16 +177,22 @@ func (h *house) people() {
 	h.must(h.s.Promote(h.ctx, h.admin, "max@example.com"))
 }
 
-// factor sets up a second factor, and returns its secret.
-func (h *house) factor(a service.Actor) string {
+// device is what a user has for the second factor.
+type device struct {
+	secret   string
+	recovery string // a code that was not used
+}
+
+// factor sets up a second factor.
+func (h *house) factor(a service.Actor) device {
 	h.t.Helper()
 	setup, err := h.s.BeginSecondFactor(h.ctx, a, password)
 	h.must(err)
 	code, err := totp.GenerateCode(setup.Secret, time.Now())
 	h.must(err)
-	_, err = h.s.ConfirmSecondFactor(h.ctx, a, code)
+	codes, err := h.s.ConfirmSecondFactor(h.ctx, a, code)
 	h.must(err)
-	return setup.Secret
+	return device{setup.Secret, codes[0]}
 }
 
 // edit changes a policy, and returns it.
@@ -256,7 +262,7 @@ func furnish(t *testing.T, console string) *scene {
 	people.QueueUser(&mockoidc.MockUser{Subject: "2", PreferredUsername: "ola", Email: "ola@example.com"})
 
 	leave := h.traffic(server.Addr)
-	w.parts = fullStates(h.secret)
+	w.parts = fullStates(h.fay)
 
 	// The instance ends first, while it can still write its last counts to Redis.
 	w.withoutRedis = func() []state {

@@ -62,11 +62,14 @@ func enterCode(code func() string) func() string {
 
 const wrongForm = http.StatusUnprocessableEntity
 
-// fullStates are the states of a console that has something to show. Secret is that of the
-// second factor of fay.
-func fullStates(secret string) []part {
-	return []part{{"readings", readings()}, {"readings of others", others()}, {"policies", append(composing(), changing()...)}, {"keys", keysAndBans()}, {"alerts", alerting()}, {"many", together()}, {"imports", importing()}, {"management", managing()},
-		{"log-in", signingIn(secret)}, {"accounts", accounts()}, {"refusals", refusals()}}
+// fullStates are the states of a console that has something to show.
+func fullStates(fay device) []part {
+	return []part{
+		{"readings", readings()}, {"readings of others", others()}, {"policies", append(composing(), changing()...)},
+		{"keys", keysAndBans()}, {"alerts", alerting()}, {"many", together()}, {"imports", importing()},
+		{"management", managing()}, {"log-in", signingIn(fay.secret)}, {"accounts", accounts(fay.recovery)},
+		{"refusals", refusals()},
+	}
 }
 
 // readings only show something.
@@ -363,7 +366,7 @@ func signingIn(secret string) []state {
 }
 
 // accounts are the pages of users themselves.
-func accounts() []state {
+func accounts(recovery string) []state {
 	return []state{
 		{name: "a password has to be chosen", user: "otto", path: "/"},
 		{name: "mistakes of the first password", user: "otto", path: "/account/password",
@@ -383,7 +386,7 @@ func accounts() []state {
 		{name: "a wrong password for recovery codes", user: "fay", path: "/account/second-factor/codes",
 			send: form("password", "x"), status: wrongForm},
 		{name: "new recovery codes", user: "fay", path: "/account/second-factor/codes",
-			send: form("password", password)},
+			send: form("password", password, "code", recovery)},
 		{name: "a wrong password to turn it off", user: "fay", path: "/account/second-factor/off",
 			send: form("password", "x"), status: wrongForm},
 		{name: "a second factor that is off", user: "mo", path: "/account/second-factor"},
@@ -410,8 +413,8 @@ func refusals() []state {
 			status: http.StatusMethodNotAllowed},
 		{name: "too large", user: "admin", path: "/apps", send: form("name", strings.Repeat("x", 2<<20)),
 			status: http.StatusRequestEntityTooLarge},
-		{name: "a form that cannot be read", user: "admin", path: "/import/apply", files: true, send: form("data", "x"),
-			status: http.StatusBadRequest},
+		{name: "a form that cannot be read", user: "admin", path: "/import", files: true,
+			send: form("confirm", "yes", "base", "x"), status: http.StatusBadRequest},
 	}
 }
 
