@@ -109,6 +109,41 @@ func formatIPv4(ip [4]byte) string {
 	return string(text[:n-1]) // without the last dot
 }
 
+// dottedHost returns the address of an IPv4 peer as servers write it, with a port: it is the key,
+// and need not be read as a number. false means only that the text has not that form.
+func dottedHost(s string) (host string, ok bool) {
+	i := octetEnd(s, 0, '.')
+	i = octetEnd(s, i, '.')
+	i = octetEnd(s, i, '.')
+	i = octetEnd(s, i, ':')
+	if i < 0 || i == len(s) || !isPort(s[i:]) {
+		return "", false
+	}
+	return s[:i-1], true
+}
+
+// octetEnd returns the index behind the octet of s at i and the byte after it. That must be end,
+// and four bytes must be left at i, as an octet, a byte after it and a port have, unless they are
+// short. Otherwise, or if i is negative, it returns -1.
+func octetEnd(s string, i int, end byte) int {
+	if i < 0 || len(s)-i < 4 {
+		return -1
+	}
+	b := s[i : i+4]
+	d, e, f := uint(b[0])-'0', uint(b[1])-'0', uint(b[2])-'0'
+	switch {
+	case d > 9:
+	case b[1] == end:
+		return i + 2
+	case e > 9 || d == 0: // no leading zero
+	case b[2] == end:
+		return i + 3
+	case f <= 9 && b[3] == end && 100*d+10*e+f <= 255:
+		return i + 4
+	}
+	return -1
+}
+
 // splitPort cuts "host:port" into its parts and removes the brackets. The port
 // is "" if there is none; an empty one is refused.
 func splitPort(s string) (host, port string, ok bool) {
@@ -135,13 +170,18 @@ func splitPort(s string) (host, port string, ok bool) {
 
 // isPort reports whether s is a port number or empty.
 func isPort(s string) bool {
-	const maxPort = "65535"
+	if len(s) > len("65535") {
+		return false
+	}
+	n := 0
 	for i := range len(s) {
-		if s[i]-'0' > 9 {
+		d := int(s[i]) - '0'
+		if d < 0 || d > 9 {
 			return false
 		}
+		n = 10*n + d
 	}
-	return len(s) < len(maxPort) || len(s) == len(maxPort) && s <= maxPort
+	return n <= 65535
 }
 
 // parseHost reads an address without a port. It cuts the zone off before

@@ -44,13 +44,16 @@ func TestIPv4ParsedAsNetip(t *testing.T) {
 		if ok != ip.IsValid() || ok && (got.ip != ip || got.text != host) {
 			t.Errorf("%q: %v %q %t, want %v %q", s, got.ip, got.text, ok, ip, host)
 		}
+		if got, ok := dottedHost(s); ok && (got != host || s == host) || !ok && got != "" {
+			t.Errorf("%q: the host %q %t, want %q", s, got, ok, host)
+		}
 	}
 
 	// At and beyond each border of an IPv4 address and its port.
 	for _, s := range []string{
 		"", "0.0.0.0", "255.255.255.255:65535", "192.0.2.1:0", "192.0.2.1:", "192.0.2.1:65536", "192.0.2.1:00080",
 		"256.0.2.1", "192.0.2.01", "192.0.2.00", "192.0.2", "192.0.2.1.1", "192.0.2.", ".192.0.2", "192..0.2", "1:2",
-		"192.0.2.1:1:1", "::1", "a",
+		"192.0.2.1:1:1", "::1", "a", "192.0.2.111:", "192.0.2.256:80", "192.0.2.01:80", "192.0.2.11a:80",
 	} {
 		check(t, s)
 	}
@@ -61,6 +64,18 @@ func TestIPv4ParsedAsNetip(t *testing.T) {
 	}
 
 	rapid.Check(t, func(t *rapid.T) { check(t, dotted.Draw(t, "address")) })
+}
+
+func TestHostOfPeerIsNotParsed(t *testing.T) {
+	// Short ports are read the long way, which leads to the same key.
+	for s, host := range map[string]string{
+		"0.0.0.0:123": "0.0.0.0", "192.0.2.1:65535": "192.0.2.1", "10.20.30.99:40000": "10.20.30.99",
+		"255.255.255.255:1": "255.255.255.255",
+	} {
+		if got, ok := dottedHost(s); got != host || !ok {
+			t.Errorf("%q: %q %t", s, got, ok)
+		}
+	}
 }
 
 // tcp is a request with the binary address of its peer.

@@ -44,7 +44,11 @@ func remoteIP(r core.Request, bits int) string {
 			return address{ip: ip.Unmap().WithZone("")}.key(bits)
 		}
 	}
-	peer, ok := parseAddress(r.RemoteAddr())
+	text := r.RemoteAddr()
+	if host, ok := dottedHost(text); ok {
+		return host
+	}
+	peer, ok := parseAddress(text)
 	if !ok {
 		return ""
 	}
