@@ -43,27 +43,29 @@ func leave(w http.ResponseWriter, header http.Header, r *http.Request, a *limite
 // entry without values, as is known of net/http's. Others, such as those that turn an answer
 // into an event of a platform, may send it.
 func sendsNoEmptyList(w http.ResponseWriter) bool {
-	// What matters is the innermost writer, which sends the header.
-	for {
+	// What matters is the innermost writer, which sends the header. One of a known type wraps
+	// nothing, and need not be asked, which takes longer than all else here.
+	last := lastServer.Load()
+	for w != nil {
+		t := reflect.TypeOf(w)
+		if last != nil && *last == t {
+			return true
+		}
 		wrapper, ok := w.(interface{ Unwrap() http.ResponseWriter })
 		if !ok {
-			break
+			return isKnownServer(t)
 		}
 		w = wrapper.Unwrap()
 	}
+	return false
+}
 
-	if w == nil {
-		return false
-	}
-
-	t := reflect.TypeOf(w)
-	if last := lastServer.Load(); last != nil && *last == t {
-		return true
-	}
+// isKnownServer is isServer, and has a server's type found sooner the next time.
+func isKnownServer(t reflect.Type) bool {
 	if !isServer(t) {
 		return false
 	}
-	known := t
+	known := t // a parameter that is kept would be allocated at each call
 	lastServer.Store(&known)
 	return true
 }
