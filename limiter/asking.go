@@ -67,6 +67,11 @@ func (s *step) addRequestFrom(verb core.Verb, rules []*activeRule, i int, r core
 		if !ok {
 			continue
 		}
+		if rule.keyed && s.rare.written == nil { // nearly all rules
+			s.nextOp(verb, rule, rule.terms, key, 1)
+			continue
+		}
+
 		if verb != core.Reset {
 			rule = rule.forKey(key)
 		}

@@ -108,6 +108,24 @@ func (c *course) conclude(ctx context.Context, err error) {
 	}
 }
 
+// decideDirectly asks the store and concludes, for a request under a direct set. One that passes
+// has nothing to judge and nothing to report but a key near its limit.
+func (c *course) decideDirectly(ctx context.Context) {
+	err := c.engine.applyTo(ctx, c.set.store, c.ops[:c.asked], c.out[:c.asked])
+	if err == nil {
+		c.sumUp(c.engine.findings)
+	}
+	if err != nil || c.over || c.rare.written != nil {
+		c.conclude(ctx, err)
+		return
+	}
+
+	c.notified = true
+	if c.set.warns {
+		c.reportNear(c.engine.hooks)
+	}
+}
+
 // isLocal reports whether the fallback decided where the store would have been asked.
 func (c *course) isLocal() bool { return c.fallback && !c.set.strict }
 
@@ -203,7 +221,7 @@ func (c *course) answer() (Outcome, int16) {
 		return Failed, unavailableStatus
 	case c.denied:
 		return Refused, int16(cmp.Or(c.calls[0].rule.DenyStatus, forbidden))
-	case c.awaitsStore():
+	case c.fallback && c.awaitsStore():
 		return Refused, unavailableStatus
 	}
 	return Refused, tooManyRequests

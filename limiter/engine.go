@@ -71,6 +71,7 @@ func (e *engine) enforce(set *ruleSet) {
 		r.addShadow()
 	}
 	set.inMemory = e.plainInMemory(set)
+	set.direct = set.inMemory && set.isDirect()
 	e.set.Store(set)
 	e.warnFailsOpen(set)
 }

@@ -34,6 +34,7 @@ type ruleSet struct {
 	noKey error // what Limiter.CheckRequests returns
 
 	inMemory bool      // plainInMemory; asked is for what is decided so
+	direct   bool      // a request is decided by its keys and the answer of a store in memory alone
 	asked    sync.Pool // of *decided, by newAsked
 
 	selection Selection // nil asks every rule
@@ -46,6 +47,7 @@ type activeRule struct {
 	failureMode FailureMode // never FailDefault
 	minTTL      time.Duration
 	priced      bool // it has a Cost or a Charge
+	keyed       bool // it is plain, see ruleSet, and not priced: its Key says all about a request
 	terms       *terms
 	keys        *telling.Keys
 	tally       *telling.Tally     // nil if Config.Top is 0
@@ -93,6 +95,7 @@ func newRuleSet(rules []Rule, name string, f *fallbacks) (*ruleSet, error) {
 		set.refunds = set.refunds || r.corrects()
 		set.warns = set.warns || r.Warn > 0
 		set.plain = set.plain && r.isPlain(t)
+		set.rules[i].keyed = r.isPlain(t) && !r.isPriced()
 
 		// Take and Wait are given keys; an adapter finds this out when it is made.
 		if r.Key == nil {
@@ -112,6 +115,13 @@ func newRuleSet(rules []Rule, name string, f *fallbacks) (*ruleSet, error) {
 // isPlain reports whether a key and a cost are all that there is to a request under the rule.
 func (r *Rule) isPlain(t *terms) bool {
 	return r.Access == nil && r.Override == nil && !r.CostAtMost && !t.windowed && !t.leased && !r.isPartial()
+}
+
+// isDirect reports whether each request is asked about under every rule, costs one unit there, and
+// does not wait.
+func (r *ruleSet) isDirect() bool {
+	priced := slices.ContainsFunc(r.rules, func(a *activeRule) bool { return a.priced })
+	return r.selection == nil && r.noKey == nil && !r.mayWait && !priced
 }
 
 // isPartial reports whether the rule is in force for some keys, and in Shadow for others.

@@ -575,6 +575,10 @@ func (l *Limiter) Admit(r core.Request) *Admission {
 	if err == nil && res.set.setup.On() {
 		res.checkSetup(r)
 	}
+	if err == nil && res.set.direct {
+		res.decideDirectly(a.ctx)
+		return a
+	}
 	if err == nil {
 		err = res.decide(a.ctx, res.set.mayWait)
 	}

@@ -94,6 +94,13 @@ func (e *Exchange[C]) pass(c C, a *limiter.Admission) error {
 		return e.watch(c, a)
 	}
 
+	// Of most requests the handlers may ask nothing, and their end changes nothing. Its memory then
+	// serves other requests while the handlers run.
+	if !a.NeedsContext() {
+		a.Done(http.StatusOK)
+		return e.Framework.Next(c)
+	}
+
 	defer a.Done(http.StatusOK)
 	if a.Degraded() {
 		return e.degrade(c, a)
