@@ -172,6 +172,13 @@ func (c *calendar) String() string {
 // 3 is the present one by the clock of the program.
 type Windows [8]int64
 
+// Ordered reports whether each window ends after it begins, and all lie within the instants that
+// [Decide] counts exactly. It is false of nil.
+func (w *Windows) Ordered() bool {
+	return w != nil && 0 <= w[0] && w[0] < w[1] && w[1] < w[2] && w[2] < w[3] && w[3] < w[4] && w[4] < w[5] &&
+		w[5] < w[6] && w[6] < w[7] && w[7] < exact
+}
+
 // present is the index of the present window among Windows.
 const present = 3
 

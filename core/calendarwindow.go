@@ -70,10 +70,10 @@ func (op *Op) CheckWindows(now int64) error {
 
 // checkWindows is CheckWindows for an operation under a calendar.
 func (op *Op) checkWindows(now int64) error {
-	if _, _, ok := op.Windows.windowAt(now); ok || !op.needsWindows() {
+	w := op.Windows
+	if w != nil && w[0] <= now && now < w[len(w)-1] || !op.needsWindows() {
 		return nil
 	}
-	w := op.Windows
 	return fmt.Errorf("%w (%s, rule %q): it is at %s, and the program's clock at one in the window from %s to %s",
 		ErrWindows, op.Verb, op.Rule, clockText(now), clockText(w[present]), clockText(w[present+1]))
 }
@@ -94,14 +94,13 @@ func (op *Op) windowsFault() string {
 		return ""
 	case op.Windows == nil:
 		return "the windows of its calendar are missing"
-	}
-	for i, at := range op.Windows {
-		if at < 0 || at >= exact || i > 0 && at <= op.Windows[i-1] {
-			return fmt.Sprintf("its windows %d are not in order", *op.Windows)
-		}
+	case !op.Windows.Ordered():
+		return fmt.Sprintf("its windows %d are not in order", *op.Windows)
 	}
 	return ""
 }
 
-// compact is of no use: a state has the beginning of its window besides.
-func (*calendarWindow) compact(*Limit) Compact { return Compact{} }
+// maxRecords is 1, because the beginning of the window is one.
+func (*calendarWindow) maxRecords(*Limit) int64 { return 1 }
+
+func (*calendarWindow) compact(l *Limit) Compact { return Compact{form: inCalendar, capacity: l.Quota} }

@@ -1,8 +1,9 @@
 package core
 
 // Compact is the arithmetic of a limit under which a key is two numbers. Under GCRA, TokenBucket
-// and FixedWindow they are State.Used and State.Mark, and there is no more. Under SlidingLog and
-// SlidingWindow they sum up a list of bytes, which stands for State.Log. Compact decides as
+// and FixedWindow they are State.Used and State.Mark, and there is no more. Under CalendarWindow
+// State.Slot is in a list of bytes. Under SlidingLog and SlidingWindow the numbers sum up such a
+// list, which stands for State.Log. Compact decides as
 // [Decide] does, with few divisions, and leaves booked units, debts and a clock that has stepped
 // back to Decide. The zero value stands for every other limit.
 type Compact struct {
@@ -26,6 +27,7 @@ const (
 	inWindow        // all come back at the end of the window, which the first Take begins
 	inAlignedWindow // or which is aligned to the epoch
 
+	inCalendar // all come back at the end of the window
 	inLog      // each comes back a period after its Take
 	inSegments // they come back by segments
 	inLeases   // each comes back with its lease

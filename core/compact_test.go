@@ -166,7 +166,8 @@ func TestCompactFreshIsWhenDecideSaysSo(t *testing.T) {
 }
 
 func TestCompactIsOfKeysOfTwoNumbersAndAList(t *testing.T) {
-	listed := map[string]bool{"5/1s sliding-window": true, "5/1s sliding-log": true, "5 concurrent ttl=1m": true}
+	listed := map[string]bool{"5/1s sliding-window": true, "5/1s sliding-log": true, "5 concurrent ttl=1m": true,
+		"5/month": true}
 	for text, want := range map[string]bool{
 		"10/1s":             true,
 		"1/1h burst=3":      true,
@@ -178,7 +179,7 @@ func TestCompactIsOfKeysOfTwoNumbersAndAList(t *testing.T) {
 		// A product of the burst and the odd period is above 2^63.
 		"1000003/9599h": false,
 
-		"5/1s sliding-window": true, "5/1s sliding-log": true, "5 concurrent ttl=1m": true, "5/month": false,
+		"5/1s sliding-window": true, "5/1s sliding-log": true, "5 concurrent ttl=1m": true, "5/month": true,
 	} {
 		l := mustParse(t, text)
 		c := l.Compact()

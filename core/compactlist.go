@@ -1,12 +1,13 @@
 // This file has the arithmetic of limits under which a key is two numbers and a list of bytes. The
 // list may have room for more than the key needs, and is zero for a new key.
 //
-//	limit          used       mark                     list
-//	SlidingLog     its units  the place of the oldest  a ring of words: an instant at which
-//	                          word, and their number   units end and, below it, how many
-//	SlidingWindow  its units  the newest segment, its  a ring of numbers of one width: the
-//	                          place, and the width     units of each segment that may count
-//	Concurrency    see compactlease.go
+//	limit           used       mark                     list
+//	CalendarWindow  its units  the end of the window    a word: the beginning of the window
+//	SlidingLog      its units  the place of the oldest  a ring of words: an instant at which
+//	                           word, and their number   units end and, below it, how many
+//	SlidingWindow   its units  the newest segment, its  a ring of numbers of one width: the
+//	                           place, and the width     units of each segment that may count
+//	Concurrency     see compactlease.go
 
 package core
 
@@ -16,7 +17,11 @@ import (
 )
 
 // Listed reports whether a key needs a list beside its two numbers.
-func (c *Compact) Listed() bool { return c.form >= inLog }
+func (c *Compact) Listed() bool { return c.form >= inCalendar }
+
+// Windowed reports whether an op has to pass [Op.CheckWindows] before one of the methods below
+// decides it.
+func (c *Compact) Windowed() bool { return c.form == inCalendar }
 
 // TakeListed is Take for a key with a list, to which it charges the units. If the Take is refused
 // or ok is false, it has changed only d. ok is also false if the list has no room.
@@ -48,7 +53,10 @@ const (
 )
 
 func (c *Compact) decideListed(used, mark *int64, list []byte, now, n int64, d *Decision, in intent) (ok bool) {
-	if c.form == inLog {
+	switch c.form {
+	case inCalendar:
+		return c.takeInWindow(used, *mark, list, now, n, d, in)
+	case inLog:
 		return c.takeLogged(used, mark, list, now, n, d, in)
 	}
 	return c.takeSegmented(used, mark, list, now, n, d, in)
@@ -66,43 +74,54 @@ func (c *Compact) UntryListed(used, mark int64, list []byte, n int64, d *Decisio
 	}
 }
 
-// Pack writes the entries of a State.Log, none of which is empty, to a list, and returns the
-// numbers of the key. ok is false if the list has no room for them.
-func (c *Compact) Pack(log []Entry, list []byte) (used, mark int64, ok bool) {
-	if len(log) == 0 {
+// Pack writes a state, of whose Log no entry is empty, to a list, and returns the numbers of the
+// key. ok is false if the list has no room for it.
+func (c *Compact) Pack(s *State, list []byte) (used, mark int64, ok bool) {
+	switch log := s.live(); {
+	case c.form == inCalendar:
+		return packWindow(s, list)
+	case len(log) == 0:
 		clear(list)
 		return 0, 0, true
-	}
-	if c.form == inLog {
+	case c.form == inLog:
 		return packLog(log, list)
+	default:
+		return c.packSegments(log, list)
 	}
-	return c.packSegments(log, list)
 }
 
-// Unpack appends the entries of a key to log.
-func (c *Compact) Unpack(used, mark int64, list []byte, log []Entry) []Entry {
+// Unpack writes a key to the state, whose Log it uses again. It leaves what no list has.
+func (c *Compact) Unpack(used, mark int64, list []byte, s *State) {
+	s.Used, s.Mark, s.Log, s.Head = 0, 0, s.Log[:0], 0
 	switch {
+	case c.form == inCalendar:
+		s.Used, s.Mark, s.Slot = used, mark, int64(binary.LittleEndian.Uint64(list))
 	case used == 0:
 	case c.form == inLog:
-		log = unpackLog(ringOf(mark, list), log)
+		s.Log = unpackLog(ringOf(mark, list), s.Log)
 	default:
-		log = c.unpackSegments(mark, list, log)
+		s.Log = c.unpackSegments(mark, list, s.Log)
 	}
-	return log
 }
 
-// ListSize returns the bytes of a list for the entries, with some room for more.
-func (c *Compact) ListSize(log []Entry) int {
-	if c.form == inLog {
-		return wordSize * max(len(log), min(len(log)+len(log)/8+1, int(c.capacity)))
+// ListSize returns the bytes of a list for the state, with some room for more.
+func (c *Compact) ListSize(s *State) int {
+	n := len(s.live())
+	switch c.form {
+	case inCalendar:
+		return wordSize
+	case inLog:
+		return wordSize * max(n, min(n+n/8+1, int(c.capacity)))
 	}
-	return c.sizeOf(widthOf(log))
+	return c.sizeOf(widthOf(s.live()))
 }
 
 // Span returns an instant that the last Take of a key in use was not before, and the one at which
 // the key is fresh.
 func (c *Compact) Span(mark int64, list []byte) (began, fresh int64) {
 	switch c.form {
+	case inCalendar:
+		return int64(binary.LittleEndian.Uint64(list)), mark
 	case inLeases:
 		return mark - c.every, mark
 	case inLog:
@@ -113,6 +132,40 @@ func (c *Compact) Span(mark int64, list []byte) (began, fresh int64) {
 	newest, _, _ := splitMark(mark)
 	began = newest * c.every
 	return began, began + c.every + c.units*c.every
+}
+
+func packWindow(s *State, list []byte) (used, mark int64, ok bool) {
+	if len(list) < wordSize {
+		return 0, 0, false
+	}
+	binary.LittleEndian.PutUint64(list, uint64(s.Slot))
+	return s.Used, s.Mark, true
+}
+
+// takeInWindow is decideListed for CalendarWindow. Decide begins a window, because Op.Windows say
+// when it ends. A key without units has the end 0.
+func (c *Compact) takeInWindow(
+	used *int64, end int64, list []byte, now, n int64, d *Decision, in intent,
+) (ok bool) {
+	held := *used
+	if now >= end || now < int64(binary.LittleEndian.Uint64(list)) {
+		return false
+	}
+
+	*d = Decision{At: now, ResetAfter: micros(end - now)}
+	switch {
+	case n > c.capacity:
+		d.RetryAfter = Never
+	case held+n > c.capacity:
+		d.RetryAfter = d.ResetAfter
+	case in == peeking:
+		d.Allowed = true
+	default:
+		d.Allowed, d.Taken, held = true, n, held+n
+		*used = held
+	}
+	d.Remaining = max(0, c.capacity-held)
+	return true
 }
 
 // ring are the words of a SlidingLog that count, oldest first.

@@ -3,6 +3,7 @@ package core_test
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -19,29 +20,48 @@ type listedKey struct {
 // open returns the state of the key.
 func (k *listedKey) open() *core.State {
 	c := k.limit.Compact()
-	return &core.State{Limit: k.limit, Log: c.Unpack(k.used, k.mark, k.list, nil)}
+	st := &core.State{Limit: k.limit}
+	if k.list != nil {
+		c.Unpack(k.used, k.mark, k.list, st)
+	}
+	return st
 }
 
-// keep keeps the log of a state, in a larger list if it needs one.
+// isOf checks that the key holds what the state holds.
+func (k *listedKey) isOf(t *rapid.T, want *core.State) {
+	t.Helper()
+	got := k.open()
+	if !slices.Equal(got.Log, want.Log[want.Head:]) || got.Limit != want.Limit ||
+		got.Used != want.Used || got.Mark != want.Mark || got.Slot != want.Slot {
+		t.Fatalf("holds %+v, want %+v", got, want)
+	}
+}
+
+// keep keeps a state, in a larger list if it needs one.
 func (k *listedKey) keep(t *rapid.T, st *core.State) {
 	t.Helper()
 	k.limit = st.Limit
-	c, log, ok := k.limit.Compact(), st.Log[st.Head:], false
-	if k.used, k.mark, ok = c.Pack(log, k.list); !ok {
-		k.list = make([]byte, c.ListSize(log))
-		if k.used, k.mark, ok = c.Pack(log, k.list); !ok {
-			t.Fatalf("%d bytes have no room for %v", len(k.list), log)
+	c, ok := k.limit.Compact(), false
+	if k.used, k.mark, ok = c.Pack(st, k.list); !ok {
+		k.list = make([]byte, c.ListSize(st))
+		if k.used, k.mark, ok = c.Pack(st, k.list); !ok {
+			t.Fatalf("%d bytes have no room for %+v", len(k.list), st)
 		}
 	}
-	if got := c.Unpack(k.used, k.mark, k.list, nil); !slices.Equal(got, log) {
-		t.Fatalf("%v, want %v", got, log)
-	}
+	k.isOf(t, st)
 }
 
 // listedLimits draws two limits of one algorithm, under which a key changes from one to the other.
 func listedLimits(t *rapid.T) (both [2]core.Limit) {
-	algorithm := rapid.SampledFrom([]core.Algorithm{core.SlidingLog, core.SlidingWindow}).Draw(t, "algorithm")
+	all := []core.Algorithm{core.SlidingLog, core.SlidingWindow, core.CalendarWindow}
+	algorithm := rapid.SampledFrom(all).Draw(t, "algorithm")
 	for i := range both {
+		if algorithm == core.CalendarWindow {
+			both[i] = core.Limit{Algorithm: algorithm}
+			both[i].Calendar = rapid.SampledFrom([]string{"day", "day tz=Europe/Berlin", "week"}).Draw(t, "calendar")
+			both[i].Quota = rapid.SampledFrom([]int64{1, 2, 10, 300, 1 << 51}).Draw(t, "quota")
+			continue
+		}
 		l := core.Limit{Algorithm: algorithm, Period: micros(rapid.SampledFrom([]int64{2520, 5040}).Draw(t, "period"))}
 		l.Quota = rapid.SampledFrom([]int64{1, 2, 10, 300, 1000}).Draw(t, "quota")
 		if algorithm == core.SlidingWindow {
@@ -57,6 +77,14 @@ func listedLimits(t *rapid.T) (both [2]core.Limit) {
 	return both
 }
 
+// roundOf returns the microseconds after which something of a key may change.
+func roundOf(l *core.Limit) int64 {
+	if l.NeedsWindows() {
+		return (8 * time.Hour).Microseconds()
+	}
+	return l.Period.Microseconds() / 7
+}
+
 // listedOp draws an operation, most of which are Takes that TakeListed decides.
 func listedOp(t *rapid.T, l *core.Limit, taken []core.Op) core.Op {
 	costs := []int64{1, 1, 1, 2, 3, 254, l.Quota / 3, l.Quota/2 + 1, l.Quota, l.Quota + 1, 1 << 62}
@@ -70,7 +98,7 @@ func listedOp(t *rapid.T, l *core.Limit, taken []core.Op) core.Op {
 	case 2:
 		op.Verb = core.Refund
 	case 3:
-		if op.Verb = core.Peek; l.Algorithm == core.SlidingWindow {
+		if op.Verb = core.Peek; l.Algorithm != core.SlidingLog {
 			op.Verb = core.Debit
 		}
 	case 4:
@@ -97,8 +125,9 @@ func TestListedTakeDecidesAsDecide(t *testing.T) {
 			if rapid.IntRange(0, 19).Draw(t, "other limit") == 0 {
 				l = &limits[1]
 			}
-			now += moves(t, l.Period.Microseconds()/7)
+			now += moves(t, roundOf(l))
 			op := listedOp(t, l, taken)
+			op.Windows = l.Windows(now)
 
 			before := want
 			d := make([]core.Decision, 1)
@@ -204,10 +233,7 @@ func (k *listedKey) undone(t *rapid.T, op *core.Op, now int64, tried core.Decisi
 // holds checks that the key holds exactly what the state holds, and when it is fresh.
 func (k *listedKey) holds(t *rapid.T, want *core.State, now int64) {
 	t.Helper()
-	got := k.open()
-	if !slices.Equal(got.Log, want.Log[want.Head:]) || got.Limit != want.Limit {
-		t.Fatalf("holds %+v at %d, want %+v", got, now, want)
-	}
+	k.isOf(t, want)
 	if k.used == 0 {
 		return
 	}
@@ -216,8 +242,8 @@ func (k *listedKey) holds(t *rapid.T, want *core.State, now int64) {
 	c := k.limit.Compact()
 	began, fresh := c.Span(k.mark, k.list)
 	at := max(now, began)
-	d := peek(got, &k.limit, at)
+	d := peek(k.open(), &k.limit, at)
 	if want := at + d.ResetAfter.Microseconds(); max(fresh, at) != want {
-		t.Fatalf("%v: %+v is fresh at %d, want %d", k.limit, got, fresh, want)
+		t.Fatalf("%v: %+v is fresh at %d, want %d", k.limit, k.open(), fresh, want)
 	}
 }

@@ -215,8 +215,8 @@ func (l *Limit) Windows(at int64) *Windows {
 }
 
 // MaxRecords returns how many records the state of a key has at most: entries of
-// State.Log or leases of State.Leases. It is 0 under an algorithm that uses neither. The
-// limit must be valid.
+// State.Log or leases of State.Leases, or the one window of a calendar. It is 0 under an algorithm
+// that uses none. The limit must be valid.
 func (l *Limit) MaxRecords() int64 { return algorithms[l.Algorithm].maxRecords(l) }
 
 // Leased reports whether leases hold the units. Then a Take and its Refund need

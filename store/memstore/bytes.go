@@ -51,7 +51,7 @@ func bytesOf(key int, l *core.Limit, id classID) int64 {
 
 	// The slot alone holds a short key and a state of two numbers, with a list that fits beside the
 	// key. Anything more is in an ext.
-	rare := id == uninterned || l.NeedsWindows()
+	rare := id == uninterned
 	list := listBytes(l)
 	switch {
 	case l.Leased():

@@ -90,9 +90,7 @@ func (t *table) room(i int) []byte {
 	return c.text[c.size:]
 }
 
-// needsRareState reports whether a state needs a rareState if its class is known and its leases are
-// elsewhere.
-func needsRareState(st *core.State) bool { return st.Over != 0 || st.Slot != 0 || !st.Aside.None() }
-
-// isRare reports whether a state has what a rareState holds.
-func isRare(st *core.State) bool { return len(st.Leases) > 0 || needsRareState(st) }
+// isRare reports whether a state has what a rareState may hold.
+func isRare(st *core.State) bool {
+	return len(st.Leases) > 0 || st.Over|st.Slot != 0 || !st.Aside.None()
+}

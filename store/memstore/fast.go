@@ -110,6 +110,9 @@ func (h *shard) commit(i int, v *limitClass, op *core.Op, now int64, d *core.Dec
 	if c.class != v.id || h.rareState(i) != nil {
 		return false
 	}
+	if v.compact.Windowed() && op.CheckWindows(now) != nil {
+		return false
+	}
 	if op.Verb == core.Peek {
 		return v.compact.PeekListed(c.used, c.mark, h.list(i), now, op.Cost, d) && d.ResetAfter > 0
 	}
@@ -141,16 +144,20 @@ func quick(op *core.Op) bool {
 }
 
 // sound reports whether core.CheckOps finds no fault in a quick op of class v. Nearly all ops have
-// no ban and no lease, and are spared the call.
+// no ban, no lease and no windows, and are spared the call.
 func sound(v *limitClass, op *core.Op) bool {
-	return op.Ban == nil && !v.compact.Leased() || soundBanAndLease(v, op)
+	return op.Ban == nil && !v.compact.Leased() && !v.compact.Windowed() || soundBesides(v, op)
 }
 
-func soundBanAndLease(v *limitClass, op *core.Op) bool {
-	if v.compact.Leased() {
+// soundBesides is sound for an op that may have a ban, a lease or windows.
+func soundBesides(v *limitClass, op *core.Op) bool {
+	switch {
+	case v.compact.Leased():
 		return op.Lease != "" && op.Ban == nil
+	case v.compact.Windowed() && !op.Windows.Ordered():
+		return false
 	}
-	return op.Ban.Validate() == nil
+	return op.Ban == nil || op.Ban.Validate() == nil
 }
 
 // inPlace reports whether the only op, under a limit with a list, is one that core.Compact can
@@ -520,6 +527,9 @@ func (f *fastTake) evaluate(s *Store, op *core.Op, d *core.Decision, now int64) 
 		return false
 	}
 
+	if f.class.compact.Windowed() && op.CheckWindows(now) != nil {
+		return false
+	}
 	if f.class.compact.Listed() {
 		good = f.class.compact.TryListed(c.used, c.mark, h.list(i), now, op.Cost, d)
 	} else {

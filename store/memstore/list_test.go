@@ -1,6 +1,7 @@
 package memstore
 
 import (
+	"errors"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -29,6 +30,9 @@ func TestListThatFitsIsInItsSlot(t *testing.T) {
 	}{
 		// Three words of eight bytes fit beside 15, and eleven numbers of a byte beside 28.
 		{"203.0.113.25512", "1000/1h sliding-log", 1, 3, false},
+		{strings.Repeat("k", 31), "1000/year", 1, 3, false},
+		{strings.Repeat("k", 32), "1000/year", 1, 3, true},
+		{strings.Repeat("k", 40), "1000/year", 1, 3, false},
 		{"203.0.113.255123", "1000/1h sliding-log", 1, 3, true},
 		{"203.0.113.25512", "1000/1h sliding-log", 1, 4, true},
 		{strings.Repeat("k", 28), "1000/1h sliding-window", 255, 1, false},
@@ -88,7 +92,8 @@ func TestListTakesWhatIsCounted(t *testing.T) {
 
 // A key with a list that is asked for again and again is pinned, and decides as one that never is.
 func TestPinnedListDecidesAsOneThatIsNot(t *testing.T) {
-	for _, text := range []string{"50/1s sliding-log", "50/1s sliding-window", "900/1s sliding-window segments=100"} {
+	for _, text := range []string{"50/1s sliding-log", "50/1s sliding-window", "900/1s sliding-window segments=100",
+		"4000/day"} {
 		r, l := rand.New(rand.NewPCG(1, 2)), limit(text)
 		s, clock := newStore(t, 0)
 		other, _ := newStore(t, 0)
@@ -101,9 +106,15 @@ func TestPinnedListDecidesAsOneThatIsNot(t *testing.T) {
 			if op.Cost = 1 + int64(r.IntN(3)); i%1000 == 999 {
 				clock.move(-2 * time.Second)
 			}
+			if l.NeedsWindows() && i%2000 == 0 {
+				clock.move(time.Duration(r.IntN(48)-18) * time.Hour)
+				op.Windows = l.Windows(clock.now.Load())
+			}
 
 			// A Peek unpins the key of the other store each time.
-			do(t, other, peeks("key", l))
+			peek := op
+			peek.Verb = core.Peek
+			do(t, other, peek)
 			got, want := do(t, s, op)[0], do(t, other, op)[0]
 			if got != want {
 				t.Fatalf("%v, step %d: %+v, want %+v", l, i, got, want)
@@ -114,6 +125,45 @@ func TestPinnedListDecidesAsOneThatIsNot(t *testing.T) {
 		}
 		if pins < 5_000 {
 			t.Errorf("%v: pinned at %d of 50,000 steps", l, pins)
+		}
+	}
+}
+
+// The windows of an op are looked at on every path: a clock that none of them holds, and windows
+// out of order, are errors also on a key that is held or pinned.
+func TestHeldKeyNeedsSoundWindows(t *testing.T) {
+	l := limit("100/day")
+	for name, prepare := range map[string]func(*Store, core.Op){
+		"held":   func(s *Store, op core.Op) { do(t, s, op) },
+		"pinned": func(s *Store, op core.Op) { pinAtOnce(s); do(t, s, op); do(t, s, op) },
+	} {
+		s, clock := newStore(t, 0)
+		op, other := takes("key", l), takes("other", limit("100/1h"))
+		do(t, s, other)
+		prepare(s, op)
+
+		wrong := *op.Windows
+		wrong[0], wrong[1] = wrong[1], wrong[0]
+		late := l.Windows(clock.now.Load() + (10 * 24 * time.Hour).Microseconds())
+		for _, row := range []struct {
+			windows *core.Windows
+			want    error
+		}{{nil, core.ErrOp}, {&wrong, core.ErrOp}, {late, core.ErrWindows}} {
+			bad := op
+			bad.Windows = row.windows
+			peek := bad
+			peek.Verb = core.Peek
+			for _, ops := range [][]core.Op{{bad}, {peek}, {bad, other}} {
+				if err := s.Apply(t.Context(), ops, make([]core.Decision, 2)); !errors.Is(err, row.want) {
+					t.Errorf("%s: %s under %v: %v, want %v", name, ops[0].Verb, row.windows, err, row.want)
+				}
+			}
+		}
+
+		// None of these was charged, and the next Take is decided in place.
+		free := do(t, s, peeks("key", l))[0].Remaining
+		if d := do(t, s, op)[0]; !d.Allowed || d.Remaining != free-1 {
+			t.Errorf("%s: %+v after %d were free", name, d, free)
 		}
 	}
 }

@@ -209,12 +209,12 @@ func (h *shard) load(i int, st *core.State) {
 		return
 	}
 	a := h.classes.compactOf(c.class, &st.Limit)
-	st.Used, st.Mark = 0, 0
 	if a.Leased() {
+		st.Used, st.Mark = 0, 0
 		leaseSlot{h, i, &a}.load(st)
 		return
 	}
-	st.Log, st.Head = a.Unpack(c.used, c.mark, h.list(i), st.Log[:0]), 0
+	a.Unpack(c.used, c.mark, h.list(i), st)
 }
 
 // save copies st, written under the limit of class id, into slot i.
@@ -242,7 +242,7 @@ func (h *shard) save(i int, st *core.State, id classID, rule string) {
 func (h *shard) write(i int, m *rareState, st *core.State, id classID, rule string) {
 	c := &h.slots[i]
 	c.class = id | c.class&shared
-	leases := st.Leases
+	leases, over, slot := st.Leases, st.Over, st.Slot
 	switch {
 	case st.Limit.Leased():
 		a := h.classes.compactOf(id, &st.Limit)
@@ -250,13 +250,14 @@ func (h *shard) write(i int, m *rareState, st *core.State, id classID, rule stri
 			leases = nil
 		}
 	case st.Limit.Algorithm.Listed():
-		h.writeList(i, h.classes.compactOf(id, &st.Limit), st.Log[st.Head:], listBytes(&st.Limit))
+		h.writeList(i, h.classes.compactOf(id, &st.Limit), st, listBytes(&st.Limit))
+		slot = 0
 	default:
 		c.used, c.mark = st.Used, st.Mark
 	}
 
 	// A slot that needs no more gives its rareState back.
-	if id != uninterned && len(leases) == 0 && !needsRareState(st) {
+	if id != uninterned && len(leases) == 0 && over|slot == 0 && st.Aside.None() {
 		if m != nil {
 			h.dropRareState(i)
 		}
@@ -267,7 +268,7 @@ func (h *shard) write(i int, m *rareState, st *core.State, id classID, rule stri
 		m = new(rareState)
 		h.putExtState(i).rareState = m
 	}
-	m.leases, m.over, m.slot = leases, st.Over, st.Slot
+	m.leases, m.over, m.slot = leases, over, slot
 
 	if st.Aside.None() {
 		m.aside = nil

@@ -74,13 +74,13 @@ type Options struct {
 
 	// MaxBytes is the maximum memory of keys and overflow buckets in bytes, at least
 	// MinBytes; 0 means that MaxKeys alone bounds it. Each key counts as if its state
-	// were as large as its limit allows: about 100 bytes under GCRA, FixedWindow and
-	// TokenBucket, 270 under a SlidingWindow of ten segments, 150 more for a key of 64
-	// bytes, and up to 9 and 24 for each unit of a SlidingLog and of a Concurrency
-	// limit. A key with strikes or bans takes 200 more, and one with credit up to 400. So the
-	// memory stays below MaxBytes when the states grow. A GCRA key with booked units takes about
-	// 100 bytes that are not counted. Leases with ids other than those of package limiter take
-	// 112 bytes a unit, which are counted once a key has one.
+	// were as large as its limit allows: about 100 bytes under GCRA, FixedWindow, TokenBucket
+	// and CalendarWindow, 270 under a SlidingWindow of ten segments, 150 more for a key of 64
+	// bytes, and up to 9 and 24 for each unit of a SlidingLog and of a Concurrency limit. A key
+	// with strikes or bans takes 200 more, and one with credit up to 400. So the memory stays
+	// below MaxBytes when the states grow. A GCRA key with booked units takes about 100 bytes
+	// that are not counted. Leases with ids other than those of package limiter take 112 bytes a
+	// unit, which are counted once a key has one.
 	//
 	// With MaxBytes a MaxKeys of 0 means as many keys as fit. An eighth of MaxBytes is
 	// for overflow buckets and strikes.

@@ -113,20 +113,20 @@ func (t *table) putExtState(i int) *extState {
 	return a.extState
 }
 
-// writeList writes the log to the list of slot i. A list that has no room in the slot stays beside
-// it until the slot is removed, or has a limit that is counted with less than most bytes.
-func (t *table) writeList(i int, a core.Compact, log []core.Entry, most int64) {
+// writeList writes the state to slot i and its list. A list that has no room in the slot stays
+// beside it until the slot is removed, or has a limit that is counted with less than most bytes.
+func (t *table) writeList(i int, a core.Compact, st *core.State, most int64) {
 	c := &t.slots[i]
 	if m := t.extState(i); m != nil && int64(len(m.list)) > most {
 		t.dropList(i)
 	}
 
-	used, mark, fits := a.Pack(log, t.list(i))
+	used, mark, fits := a.Pack(st, t.list(i))
 	if !fits {
-		list := slices.Grow([]byte(nil), a.ListSize(log))
+		list := slices.Grow([]byte(nil), a.ListSize(st))
 		list = list[:cap(list)]
 		t.putExtState(i).list = list
-		used, mark, _ = a.Pack(log, list)
+		used, mark, _ = a.Pack(st, list)
 	}
 	c.used, c.mark = used, mark
 }
