@@ -181,15 +181,20 @@ func TestAllowUnderABanAllocatesNothing(t *testing.T) {
 
 // A limit of its own and the lists cost no allocation, once the limit is known.
 func TestAllowWithOverrideAndAccessAllocatesNothing(t *testing.T) {
-	pro := limit(t, "100/1m")
+	pro, ban := limit(t, "100/1m"), limiter.BannedUntil(time.Now().Add(time.Hour))
 	r := listed(t, "a", "10/1m")
-	r.Override = func(context.Context, string) (core.Limit, bool, error) { return pro, true, nil }
+	r.Override = func(_ context.Context, key string) (core.Limit, bool, error) {
+		if key == "eve" {
+			return core.Limit{}, false, ban
+		}
+		return pro, true, nil
+	}
 	l := newLimiter(t, nothing{}, r)
 
-	for _, key := range []string{"bob", "carol", "mallory"} {
-		// A key that is limited, one that is allowed and one that is denied.
+	for key, passes := range map[string]bool{"bob": true, "carol": true, "mallory": false, "eve": false} {
+		// A key that is limited, one that is allowed, one that is denied and one that is banned.
 		ask := func() {
-			if d, err := l.Allow(t.Context(), key, 1); err != nil || d.Allowed != (key != "mallory") {
+			if d, err := l.Allow(t.Context(), key, 1); err != nil || d.Allowed != passes {
 				t.Errorf("%s: %+v, %v", key, d, err)
 			}
 		}

@@ -63,7 +63,7 @@ func PlainText(a *Admission) Answer {
 		b = append(b, "Service unavailable."...)
 	case outcome == QueueFull:
 		b = p.appendDetail(b)
-	case a.result.denied:
+	case a.result.isDenied():
 		b = append(append(b, denialTitles[a.Status()]...), '.')
 	case a.result.Banned():
 		b = p.appendDetail(append(b, "Abnormal usage detected. "...))
@@ -207,7 +207,7 @@ func (p *problem) append(b []byte) []byte {
 	}
 
 	// Of the refusals, a denial has no quota to name.
-	if p.res.denied {
+	if p.res.isDenied() {
 		return p.appendDenied(b)
 	}
 	if p.res.status == unavailableStatus {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/keyfuncs"
@@ -77,7 +78,7 @@ func (s *step) addRequestFrom(verb core.Verb, rules []*activeRule, i int, r core
 		}
 		if rule.Access != nil {
 			switch listed, err := s.applyAccess(verb, rule, r, key); {
-			case err != nil || s.denied:
+			case err != nil || s.alone:
 				return at, rule, err
 			case listed:
 				continue
@@ -94,8 +95,11 @@ func (s *step) addRequestFrom(verb core.Verb, rules []*activeRule, i int, r core
 
 		t := rule.terms
 		if rule.Override != nil {
-			if t, err = rule.overridden(r.Context(), key); err != nil {
+			if t, err = s.overridden(r.Context(), verb, rule, key); err != nil || s.alone {
 				return at, rule, err
+			}
+			if t == nil {
+				continue
 			}
 		}
 
@@ -164,7 +168,7 @@ func (s *step) addKey(ctx context.Context, verb core.Verb, key string, cost int6
 			r = r.forKey(key)
 		}
 		err := s.addKeyTo(ctx, r, verb, key, cost)
-		if s.denied {
+		if s.alone {
 			return nil
 		}
 
@@ -194,7 +198,7 @@ func (s *step) addKeyTo(ctx context.Context, r *activeRule, verb core.Verb, key 
 
 	t := r.terms
 	if r.Override != nil {
-		if t, err = r.overridden(ctx, key); err != nil {
+		if t, err = s.overridden(ctx, verb, r, key); err != nil || t == nil {
 			return err
 		}
 	}
@@ -277,21 +281,48 @@ func (s *step) applyAccess(verb core.Verb, rule *activeRule, r core.Request, key
 // applyVerdict carries out the verdict of the lists of the rule, and reports whether the
 // rule does not limit the request.
 func (s *step) applyVerdict(verdict keyfuncs.Verdict, verb core.Verb, rule *activeRule, key string) (listed bool) {
-	switch {
-	case verdict == keyfuncs.Denied && rule.OnLimit == Shadow:
-		u := s.rare.write()
-		u.outside = append(u.outside, outside{rule, key, nil})
-	case verdict == keyfuncs.Denied:
-		s.deny(verb, rule, key)
+	if verdict == keyfuncs.Denied {
+		s.refuse(verb, rule, key, denial)
 	}
 	return verdict != keyfuncs.Limited
 }
 
-// deny makes the step a refusal by the rule alone.
-func (s *step) deny(verb core.Verb, rule *activeRule, key string) {
+// refuse makes the step a refusal by the rule alone. A Shadow rule only reports it.
+func (s *step) refuse(verb core.Verb, rule *activeRule, key string, refusal core.Decision) {
+	if rule.OnLimit == Shadow {
+		u := s.rare.write()
+		u.outside = append(u.outside, outside{rule, key, nil, refusal})
+		return
+	}
 	s.drop()
 	s.nextOp(verb, rule, rule.terms, key, 0)
-	s.out[0], s.denied, s.lease = denial, true, ""
+	s.out[0], s.alone, s.lease = refusal, true, ""
+}
+
+// overridden returns the terms that Override, which is not nil, gives the key, or nil if it bans
+// the key, so that the rule does not count it. A ban is for what takes units, and for a Peek: the
+// other verbs go on under the limit of the rule.
+func (s *step) overridden(ctx context.Context, verb core.Verb, rule *activeRule, key string) (*terms, error) {
+	limit, ok, err := rule.Override(ctx, key)
+	switch {
+	case err == nil && ok:
+		return rule.termsOf(limit, "the limit from Override")
+	case err == nil:
+		return rule.terms, nil
+	}
+
+	until, banned := bannedBy(err)
+	if !banned {
+		return nil, rule.ruleError(fmt.Errorf("the limit from Override: %w", err))
+	}
+	now := time.Now().UnixMicro()
+	if until <= now || verb != core.Take && verb != core.Peek {
+		return rule.terms, nil
+	}
+
+	left := time.Duration(until-now) * time.Microsecond
+	s.refuse(verb, rule, key, core.Decision{Banned: true, RetryAfter: left, ResetAfter: left, At: now})
+	return nil, nil
 }
 
 // applyRequest carries out a Peek or Reset of r.

@@ -48,8 +48,8 @@ func (r *Rule) checkBanned(l *core.Limit) error {
 // maxBans is how many bans [Limiter.Bans] returns at most.
 const maxBans = 10_000
 
-// Bans returns the keys that the rules in force have banned, those whose bans last longest
-// first, at most 10,000. Keys are as the key functions of the rules return them, so that
+// Bans returns the keys that the rules in force have banned by their Ban, those whose bans last
+// longest first, at most 10,000. Keys are as the key functions of the rules return them, so that
 // secrets are digests; they hold whatever clients sent, and have to be escaped where they
 // are shown. The list is a view of a moment, and may lack a key that was banned just before.
 //

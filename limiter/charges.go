@@ -331,7 +331,7 @@ func (c *charges) refunds(ctx context.Context, i, status int) (yes bool) {
 // refundRefused gives back what a step has charged that a Peek refuses, because a Peek
 // stops no Take.
 func (c *charges) refundRefused(ctx context.Context, err error) {
-	if err != nil || c.allowed || c.denied || !core.Granted(c.ops[:c.asked], c.out[:c.asked]) {
+	if err != nil || c.allowed || c.alone || !core.Granted(c.ops[:c.asked], c.out[:c.asked]) {
 		return
 	}
 	var undo []core.Op

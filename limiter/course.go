@@ -194,7 +194,7 @@ func (c *course) refusal(ctx context.Context) events.Verdict {
 		return events.Canceled
 	case c.err != nil:
 		return events.FailedClosed
-	case c.denied:
+	case c.isDenied():
 		return events.Denied
 	case u.stopped != nil && !errors.Is(u.stopped, ErrClosed):
 		return events.Canceled
@@ -219,7 +219,7 @@ func (c *course) answer() (Outcome, int16) {
 		return QueueFull, c.engine.queueFullStatus
 	case c.err != nil:
 		return Failed, unavailableStatus
-	case c.denied:
+	case c.isDenied():
 		return Refused, int16(cmp.Or(c.calls[0].rule.DenyStatus, forbidden))
 	case c.fallback && c.awaitsStore():
 		return Refused, unavailableStatus
@@ -247,7 +247,7 @@ func (c *course) verdictOf(i int) events.Verdict {
 		return c.failureOf(i)
 	case i >= c.asked:
 		return events.FailedOpen
-	case c.denied:
+	case c.isDenied():
 		return events.Denied
 	}
 
@@ -320,7 +320,7 @@ func (c *course) awaitsStore() (awaits bool) {
 		if !c.violates(i) || c.out[i].RetryAfter != core.Never {
 			continue
 		}
-		if c.denied || !c.exceedsPart(i) {
+		if c.alone || !c.exceedsPart(i) {
 			return false
 		}
 		awaits = true
@@ -472,7 +472,7 @@ func (c *course) event(e *events.Request) {
 		o := &outside[i]
 		r := events.Rule{Name: o.rule.Name, Key: o.key, Limit: &o.rule.Limit, Verdict: events.FailedOpen, Err: o.err}
 		if o.err == nil {
-			r.Verdict, r.Decision = events.ShadowRefused, denial
+			r.Verdict, r.Decision = events.ShadowRefused, o.refusal
 		}
 		e.Rules = append(e.Rules, r)
 	}

@@ -3,6 +3,7 @@ package limiter
 import (
 	"errors"
 	"fmt"
+	"math"
 	"runtime/debug"
 	"strings"
 	"time"
@@ -124,6 +125,42 @@ var (
 	errNotRenewed = errors.New("it was not renewed in its ttl")
 	errTaken      = errors.New("others hold its units")
 )
+
+// BannedUntil returns the error by which [Rule.Override] bans a key until an instant, whether or
+// not the rule has a Ban. Requests under the key are then refused at once, as those under any ban
+// are, at no cost under any rule and without a call of the store; see [Result.Banned]. That is so
+// under each OnLimit but Shadow, which reports the requests. An instant that has passed bans no
+// key, and the limit is that of the rule. The instant is cut to microseconds and to the year 2262.
+//
+// Access comes first: a caller whom it allows passes in spite of the ban. What the key has used,
+// and what it is given back, charged or granted meanwhile, counts as without the ban.
+func BannedUntil(t time.Time) error {
+	b := banError(min(t.UnixMicro(), maxBanned))
+	return &b
+}
+
+// maxBanned is the last instant up to which a [time.Duration] reaches from now on.
+const maxBanned = math.MaxInt64 / 1000
+
+// banError is the end of a ban in microseconds.
+type banError int64
+
+func (b *banError) Error() string {
+	return "headgate: banned until " + time.UnixMicro(int64(*b)).UTC().Format(time.RFC3339)
+}
+
+// bannedBy returns the end of the ban that an error of Override is, in microseconds.
+func bannedBy(err error) (until int64, ok bool) {
+	// errors.As allocates.
+	if b, is := err.(*banError); is {
+		return int64(*b), true
+	}
+	var b *banError
+	if ok = errors.As(err, &b); ok {
+		until = int64(*b)
+	}
+	return until, ok
+}
 
 // PanicError is a panic of a function that the program gave to the limiter, or
 // of its store.

@@ -105,7 +105,7 @@ func (h *headers) render(ctx context.Context) {
 
 	e := h.res.engine
 	switch {
-	case h.res.denied: // no count was read
+	case h.res.isDenied(): // no count was read
 		return
 	case e == nil, e.headers == NoHeaders && e.customHeaders == nil:
 		return

@@ -66,7 +66,7 @@ func (n *notifier) notifyUnits(ops []core.Op, out []core.Decision, settled int) 
 func (n *notifier) notifyBans(ops []core.Op, out []core.Decision) {
 	for i := range ops {
 		op, d := &ops[i], &out[i]
-		if !d.Banned || op.Ban == nil {
+		if !d.Banned {
 			continue
 		}
 		until := d.At + d.RetryAfter.Microseconds()

@@ -41,12 +41,11 @@ type partial interface{ Lacked() bool }
 type callRange struct{ from, to int } // in Admission.partCalls
 
 // PartDecisions appends to into what the rules that apply to part i decided, in the order
-// of the rules. It appends nothing where no rule applies or none was decided. If a part is
-// denied, that is the only decision about the request, whatever its part; see
-// [Result.Denied].
+// of the rules. It appends nothing where no rule applies or none was decided, and nothing where
+// [Admission.DeniedPart] names a part.
 func (a *Admission) PartDecisions(i int, into []RuleDecision) []RuleDecision {
 	res := &a.result
-	if res.denied || i < 0 || i >= len(a.parts) {
+	if res.alone || i < 0 || i >= len(a.parts) {
 		return into
 	}
 	for _, id := range a.partCalls[a.parts[i].from:a.parts[i].to] {
@@ -58,9 +57,10 @@ func (a *Admission) PartDecisions(i int, into []RuleDecision) []RuleDecision {
 	return into
 }
 
-// DeniedPart returns the index of the part that Rule.Access or its Rate denies, or -1.
+// DeniedPart returns the index of the part that Rule.Access or its Rate denies, or for which
+// Rule.Override bans the key, or -1. That is the only decision about the request.
 func (a *Admission) DeniedPart() int {
-	if !a.result.denied {
+	if !a.result.alone {
 		return -1
 	}
 	return len(a.parts) - 1
@@ -98,7 +98,7 @@ func (a *Admission) addPart(p *Part) error {
 		if id > 0 {
 			a.partCalls = append(a.partCalls, id)
 		}
-		if res.denied {
+		if res.alone {
 			break
 		}
 	}
@@ -153,7 +153,8 @@ func (s *step) addRuleOfPart(rule *activeRule, p *Part, known partial) (r *activ
 	return r, id, err
 }
 
-// termsOfPart returns the terms of the rule for the part, or nil if the part is denied.
+// termsOfPart returns the terms of the rule for the part, or nil if the rule refuses the part
+// without a count.
 func (s *step) termsOfPart(r *activeRule, p *Part, key string) (t *terms, err error) {
 	t = r.terms
 	switch {
@@ -163,10 +164,10 @@ func (s *step) termsOfPart(r *activeRule, p *Part, key string) (t *terms, err er
 	case p.Rate != nil:
 		t, err = r.rated(p.Rate)
 	case r.Override != nil:
-		t, err = r.overridden(p.Request.Context(), key)
+		t, err = s.overridden(p.Request.Context(), p.Verb, r, key)
 	}
 
-	if err == nil && p.Verb == core.Debit && t.limit.MaxDebt() == 0 {
+	if t != nil && err == nil && p.Verb == core.Debit && t.limit.MaxDebt() == 0 {
 		err = r.ruleError(fmt.Errorf("a %s limit has no debt, so units cannot be charged after their use",
 			t.limit.Algorithm))
 	}

@@ -114,7 +114,7 @@ func (r *Result) Undecided() bool {
 
 // Denied reports whether the request was refused because Rule.Access of a rule denies the
 // caller, and not because of a limit. Violated has the name of the rule.
-func (r *Result) Denied() bool { return r.isWhole() && r.denied }
+func (r *Result) Denied() bool { return r.isWhole() && r.isDenied() }
 
 // Banned reports whether the request was refused because of a ban, and not by a limit
 // alone. The request whose refusal begins a ban is the first of them. Violated has the

@@ -115,12 +115,13 @@ type Rule struct {
 	// answers denials by them, and may ask [Result.Denied].
 	DenyStatus int
 
-	// Override gives a key a limit of its own, if it returns true. ctx is the context
-	// of the request, or the one that was given to [Limiter.Take] or another method, so
-	// the limit may come with the request: what an authentication before the limiter has
-	// put there. Never take it from a header that the client itself can send. An
-	// error, and a limit that is not valid, are answered as OnStoreError says. Used units
-	// stay used when the limit of a key changes, as long as the algorithm stays.
+	// Override gives a key a limit of its own, if it returns true, and bans the key with the
+	// error that [BannedUntil] returns. ctx is the context of the request, or the one that was
+	// given to [Limiter.Take] or another method, so the limit may come with the request: what
+	// an authentication before the limiter has put there. Never take it from a header that the
+	// client itself can send. Any other error, and a limit that is not valid, are answered as
+	// OnStoreError says. Used units stay used when the limit of a key changes, as long as the
+	// algorithm stays.
 	//
 	// Override is called for every request. Let it look up what is in memory.
 	Override func(ctx context.Context, key string) (limit core.Limit, ok bool, err error)

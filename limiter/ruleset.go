@@ -2,7 +2,6 @@ package limiter
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -175,18 +174,6 @@ func (a *activeRule) mayOwe() bool { return a.Override != nil || a.terms.limit.M
 
 // ruleError returns err as an error that names the rule.
 func (a *activeRule) ruleError(err error) error { return &RuleError{a.Name, a.index, err} }
-
-// overridden returns the terms that Override, which is not nil, gives the key.
-func (a *activeRule) overridden(ctx context.Context, key string) (*terms, error) {
-	limit, ok, err := a.Override(ctx, key)
-	if err != nil {
-		return nil, a.ruleError(fmt.Errorf("the limit from Override: %w", err))
-	}
-	if !ok {
-		return a.terms, nil
-	}
-	return a.termsOf(limit, "the limit from Override")
-}
 
 // termsOf returns the terms of another limit of the rule. source is where it comes from.
 func (a *activeRule) termsOf(limit core.Limit, source string) (*terms, error) {

@@ -30,7 +30,7 @@ type decided struct {
 	degraded bool
 	over     bool // some rule would not admit
 	fallback bool // of the store has decided, now or before
-	denied   bool // by the lists of the only rule in calls; no store was asked
+	alone    bool // the only rule in calls refuses, by its lists or a ban of its Override; no store was asked
 	inParts  bool // a rule may have more calls than one
 	admitted bool // an Admission carries out the settlement at its end
 	notified bool // the observer and the hooks know of the request
@@ -147,11 +147,12 @@ func newCall(r *activeRule, t *terms) call {
 func (c *call) isLeaseLost() bool { return atomic.LoadUint32(&c.leaseLost) != 0 }
 
 // outside is a rule that the store was not asked about: its functions failed and it fails
-// open, or it is a Shadow rule whose lists deny the caller.
+// open, or it is a Shadow rule whose lists deny the caller, or whose Override bans the key.
 type outside struct {
-	rule *activeRule
-	key  string
-	err  error // nil for a denial
+	rule    *activeRule
+	key     string
+	err     error         // nil for a refusal
+	refusal core.Decision // what the rule would have decided in force
 }
 
 // RuleDecision is what one rule decided.
@@ -249,7 +250,7 @@ func (s *step) recycle() {
 	s.drop()
 	s.engine, s.set = nil, nil
 
-	s.allowed, s.degraded, s.over, s.fallback, s.denied = false, false, false, false, false
+	s.allowed, s.degraded, s.over, s.fallback, s.alone = false, false, false, false, false
 	s.inParts, s.admitted, s.notified = false, false, false
 	s.aged, s.lease = 0, ""
 }
@@ -257,7 +258,7 @@ func (s *step) recycle() {
 // apply carries out what is no Take. A Peek asks the same store as a Take, with or
 // without its fallback.
 func (s *step) apply(ctx context.Context, verb core.Verb) error {
-	if s.denied {
+	if s.alone {
 		return nil
 	}
 	if verb == core.Peek {
@@ -270,9 +271,9 @@ func (s *step) apply(ctx context.Context, verb core.Verb) error {
 	return nil
 }
 
-// ask lets the store decide, unless the caller is denied.
+// ask lets the store decide, unless a rule refuses alone.
 func (s *step) ask(ctx context.Context) error {
-	if s.denied {
+	if s.alone {
 		return nil
 	}
 
@@ -409,6 +410,9 @@ func (d *decided) scarcer(i, j int) bool {
 	return hi1 < hi2 || hi1 == hi2 && lo1 < lo2
 }
 
+// isDenied is [Result.Denied].
+func (d *decided) isDenied() bool { return d.alone && !d.out[0].Banned }
+
 // banned is [Result.Banned].
 func (d *decided) banned() bool {
 	for i := range d.asked {
@@ -523,7 +527,7 @@ func (s *step) ruleDecision(i int) RuleDecision {
 
 // violates reports whether rule i is why the request was refused.
 func (d *decided) violates(i int) bool {
-	return !d.allowed && !d.out[i].Allowed && (d.denied || !d.ops[i].Soft)
+	return !d.allowed && !d.out[i].Allowed && (d.alone || !d.ops[i].Soft)
 }
 
 // exceedsPart reports whether the limit of rule i holds the cost, and the fallback of the

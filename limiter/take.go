@@ -273,7 +273,7 @@ func (r *Result) waitError(err error) error {
 		e.Err, e.RetryAfter = undecided(err), retryAfter(err)
 	case u.stopped != nil: // some time after the decision
 		e.Err, e.RetryAfter = u.stopped, 0
-	case r.denied:
+	case r.isDenied():
 		e.Err = ErrDenied
 	case !r.allowed && u.notQueued != nil:
 		e.Err = u.notQueued
@@ -636,7 +636,7 @@ func (l *Limiter) AdmitParts(ctx context.Context, parts []Part) *Admission {
 		l.warnNoKey(err)
 	}
 
-	for i := 0; err == nil && i < len(parts) && !res.denied; i++ {
+	for i := 0; err == nil && i < len(parts) && !res.alone; i++ {
 		err = a.addPart(&parts[i])
 	}
 	// A part that only looks is asked whether a debt exceeds the limit, by a limit one unit wider.
@@ -708,7 +708,7 @@ func (l *Limiter) TakeCosts(ctx context.Context, key string, costs map[string]in
 	// A cost above the capacity is lowered where the rule says so, as in every step.
 	for i := range res.asked {
 		rule := res.calls[i].rule
-		if cost, named := costs[rule.Name]; named && !res.denied {
+		if cost, named := costs[rule.Name]; named && !res.alone {
 			if rule.CostAtMost {
 				cost = min(cost, res.ops[i].Limit.Capacity())
 			}

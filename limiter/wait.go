@@ -45,7 +45,7 @@ type wait struct {
 
 // decide lets the store decide, and waits if mayWait is true and a rule says so.
 func (c *course) decide(ctx context.Context, mayWait bool) error {
-	if !mayWait {
+	if !mayWait || c.alone {
 		return c.ask(ctx)
 	}
 	start, answered := time.Now(), time.Time{}

@@ -48,7 +48,7 @@ var ceilings = map[string]int{
 	"files of a type of policy":             9,
 
 	"exported names of core":    56, // Grant, Revoke and MaxCredits, and Share, ParseShare and Whole
-	"exported names of limiter": 61, // Seen: what settles a request by its answer
+	"exported names of limiter": 62, // BannedUntil: a ban of a single key under any rule
 
 	"exported names of nethttp":            4,
 	"exported names of ginmw":              4,

@@ -133,7 +133,9 @@ func (c *call) describe(a *limiter.Admission, i int, e *element, s *state) {
 		return
 	case a.DeniedPart() == i:
 		e.status.Code = over
-		if d.override {
+		if res := a.Result(); res.Banned() {
+			e.setReset(res.RetryAfter())
+		} else if d.override {
 			e.setLimit(&c.rates[i], "")
 			e.setReset(c.rates[i].Period)
 		}
