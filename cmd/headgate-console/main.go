@@ -18,6 +18,8 @@ import (
 	"syscall"
 	_ "time/tzdata" // for calendars, on a machine without time zones
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/headgate/headgate/cmd/headgate-console/internal/api"
 	"github.com/headgate/headgate/cmd/headgate-console/internal/app"
 	"github.com/headgate/headgate/cmd/headgate-console/internal/apply"
@@ -39,6 +41,7 @@ func main() {
 		os.Exit(code)
 	}
 
+	redis.SetLogger(silent{})
 	c, err := config.Parse(os.Args[1:], os.Getenv, os.Stderr)
 	if errors.Is(err, flag.ErrHelp) {
 		return
@@ -52,6 +55,12 @@ func main() {
 		os.Exit(1)
 	}
 }
+
+// silent drops what the client of Redis has to say, such as a line for each connection that it
+// cannot make. The callers of the client get errors, and log when they begin and when they end.
+type silent struct{}
+
+func (silent) Printf(context.Context, string, ...any) {}
 
 // commandOf returns what the first argument names, or nil for a console that serves.
 func commandOf(args []string) func(context.Context, []string, func(string) string, io.Writer, io.Writer) int {
@@ -69,6 +78,10 @@ func commandOf(args []string) func(context.Context, []string, func(string) strin
 func run(ctx context.Context, c config.Config, w io.Writer) (err error) {
 	logger := slog.New(slog.NewTextHandler(w, nil))
 	a, err := app.Open(ctx, c, logger)
+	if err != nil && ctx.Err() != nil && c.Recover == "" && errors.Is(err, ctx.Err()) {
+		logger.Info("ended before it served")
+		return nil
+	}
 	if err != nil {
 		return err
 	}

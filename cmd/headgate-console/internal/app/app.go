@@ -45,7 +45,9 @@ type App struct {
 }
 
 // Open opens the database and creates the first administrator in an empty one. With
-// a Redis, which need not answer yet, it starts to publish.
+// a Redis, which need not answer yet, it starts to publish. Open waits for a database whose server
+// is not there yet, unless it recovers a user. It fails at once if the server or Redis refuses what
+// the configuration says, such as a password.
 func Open(ctx context.Context, c config.Config, logger *slog.Logger) (*App, error) {
 	a := &App{}
 	if err := a.open(ctx, c, logger); err != nil {
@@ -55,13 +57,19 @@ func Open(ctx context.Context, c config.Config, logger *slog.Logger) (*App, erro
 }
 
 func (a *App) open(ctx context.Context, c config.Config, logger *slog.Logger) (err error) {
-	a.db, err = store.Open(ctx, store.Options{URL: c.DB, Keys: c.Keys, Logger: logger})
+	serving := c.Redis != nil && c.Recover == ""
+	if serving {
+		if err := knock(ctx, c.Redis, logger); err != nil {
+			return err
+		}
+	}
+
+	a.db, err = store.Open(ctx, store.Options{URL: c.DB, Keys: c.Keys, Logger: logger, Wait: c.Recover == ""})
 	if err != nil {
 		return err
 	}
 	a.closers = append(a.closers, a.db.Close)
 
-	serving := c.Redis != nil && c.Recover == ""
 	o := service.Options{
 		DB: a.db, Changed: a.wake, Logger: logger,
 		Sender: webhook.New(webhook.Options{Networks: c.Webhooks}),

@@ -32,11 +32,15 @@ type Options struct {
 	// stored as they are, and Open fails if some are encrypted.
 	Keys [][]byte
 
+	// Wait has Open wait for a server that is not there yet until its context ends. Without it, and
+	// for what a server refuses, such as a password, Open fails at once.
+	Wait bool
+
 	// Logger is told what Open does, as it may have to wait for the server, for another
 	// process that migrates, or for a large table. Nil means that nothing is logged.
 	Logger *slog.Logger
 
-	// remind is how often Open says that it still waits; 0 means every ten seconds.
+	// remind is when Open says for the first time that it still waits; 0 means after ten seconds.
 	remind time.Duration
 }
 
@@ -57,6 +61,10 @@ type engine interface {
 	name() string
 	// open returns the pools for reading and writing, which may be the same.
 	open() (read, write *sql.DB, err error)
+	// server is the address of the server that has the database, or "".
+	server() string
+	// absent reports whether an error says that the server is not there yet.
+	absent(err error) bool
 	// alone runs f on a connection while no other process migrates.
 	alone(ctx context.Context, db *sql.DB, f func(runner) error) error
 	// addUp follows an INSERT of traffic, and has it add the counts to rows that exist.
@@ -98,6 +106,11 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	// What is opened is closed again if the rest fails.
 	if d.read, d.write, err = e.open(); err != nil {
 		return nil, fmt.Errorf("database: %w", err)
+	}
+	if o.Wait {
+		if err := d.await(ctx, stage); err != nil {
+			return nil, errors.Join(fmt.Errorf("database: %w", err), d.Close())
+		}
 	}
 	if err := d.migrate(ctx, stage); err != nil {
 		return nil, errors.Join(fmt.Errorf("database: %w", d.translate(err)), d.Close())
