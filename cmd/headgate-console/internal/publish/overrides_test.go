@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,6 +17,7 @@ import (
 
 // keys are the overrides of a database: each is a row "policy key=text" at a revision.
 type keys struct {
+	mu   sync.Mutex // workers use them at once
 	rows map[string]int64
 	last int64 // that was noted
 	now  int64
@@ -25,13 +27,28 @@ type keys struct {
 }
 
 func (k *keys) SweepOverrides(context.Context) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	k.sweeps = append(k.sweeps, time.Now())
 	return k.sweep
 }
 
-func (k *keys) LastOverrides(context.Context) (int64, error) { return k.last, nil }
+// setSweep changes what SweepOverrides returns.
+func (k *keys) setSweep(err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.sweep = err
+}
+
+func (k *keys) LastOverrides(context.Context) (int64, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.last, nil
+}
 
 func (k *keys) KnowsOverrides(_ context.Context, revision int64) (bool, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	for _, r := range k.rows {
 		if r == revision {
 			return true, nil
@@ -43,6 +60,8 @@ func (k *keys) KnowsOverrides(_ context.Context, revision int64) (bool, error) {
 func (k *keys) ChangedOverrides(
 	_ context.Context, after int64, limit int,
 ) (changes []policy.OverrideChange, revision int64, more bool, err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	var rows []string
 	for row, r := range k.rows {
 		if r > after {
@@ -63,12 +82,16 @@ func (k *keys) ChangedOverrides(
 }
 
 func (k *keys) OverridesPublished(_ context.Context, revision int64) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	k.last = revision
 	return nil
 }
 
 // put changes the text of a key, "" to remove it.
 func (k *keys) put(key, text string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	for row := range k.rows {
 		if strings.HasPrefix(row, key+"=") {
 			delete(k.rows, row)
@@ -142,7 +165,7 @@ func TestWorkerPublishesChangesOfOverrides(t *testing.T) {
 			settle(w)
 			if p.resets != resets || !slices.Equal(p.batches, batches) || fmt.Sprint(p.texts) != fmt.Sprint(texts) ||
 				p.filling || d.last != d.now {
-				t.Errorf("%s: %+v of %+v, %v", what, p.table, d.keys, w.Status().Err)
+				t.Errorf("%s: %+v of %+v, %v", what, p.table, d.rows, w.Status().Err)
 			}
 			p.batches = nil
 		}
@@ -244,15 +267,16 @@ func TestWorkerSweepsOverrides(t *testing.T) {
 		synctest.Wait()
 
 		// A database that is away is asked at each attempt.
-		d.sweep = errors.New("away")
+		away := errors.New("away")
+		d.setSweep(away)
 		time.Sleep(time.Hour - time.Minute)
 		synctest.Wait()
-		if s := w.Status(); !errors.Is(s.Err, d.sweep) {
+		if s := w.Status(); !errors.Is(s.Err, away) {
 			t.Errorf("%+v", s)
 		}
 
 		// It answers again.
-		d.sweep = nil
+		d.setSweep(nil)
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		w.Close()

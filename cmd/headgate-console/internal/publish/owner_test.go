@@ -172,8 +172,8 @@ func TestWorkerOfACopyThatIsAheadReplacesNothing(t *testing.T) {
 		defer w.Close()
 		synctest.Wait()
 		wantSizes(t, p)
-		if e := w.Status().Foreign(); e == nil || !e.Copy || !d.refused {
-			t.Errorf("%+v, stored: %v", w.Status(), d.refused)
+		if e := w.Status().Foreign(); e == nil || !e.Copy || !d.isRefused() {
+			t.Errorf("%+v, stored: %v", w.Status(), d.isRefused())
 		}
 	})
 }
@@ -205,8 +205,8 @@ func TestWorkerKnowsItsOwnSets(t *testing.T) {
 		w.Wake()
 		synctest.Wait()
 		wantSizes(t, p, 5, 6, 6)
-		if w.Status().Err != nil || d.refused {
-			t.Errorf("%+v, refused %v", w.Status(), d.refused)
+		if w.Status().Err != nil || d.isRefused() {
+			t.Errorf("%+v, refused %v", w.Status(), d.isRefused())
 		}
 	})
 }
@@ -236,7 +236,7 @@ func TestWorkerThatWasRefusedReadsAgainWhatWasDecided(t *testing.T) {
 		w := start(t, d, p)
 		defer w.Close()
 		synctest.Wait()
-		if d.refused {
+		if d.isRefused() {
 			t.Error("the refusal is stored after the decision")
 		}
 		time.Sleep(check)

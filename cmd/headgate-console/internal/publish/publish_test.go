@@ -23,8 +23,7 @@ func TestMain(m *testing.M) { test.Exit(m.Run()) }
 
 // database is a source whose set has as many policies as its version.
 type database struct {
-	keys
-	mu                 sync.Mutex
+	keys               // and their lock, which guards the fields below, too
 	version, published int64
 	label              string
 	id                 string // "" means "mine"
@@ -76,6 +75,12 @@ func (d *database) Refused(_ context.Context, label string) error {
 	defer d.mu.Unlock()
 	d.refused = label != d.replaces
 	return nil
+}
+
+func (d *database) isRefused() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.refused
 }
 
 // takeOver decides as an administrator does.
