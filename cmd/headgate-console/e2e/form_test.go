@@ -109,7 +109,7 @@ func (j *journey) banAndRollBack() {
 	b.press("login")
 	b.press("History")
 	b.press("Roll back to version 1")
-	b.reads("Roll back login to version 1?", "enforce", "shadow")
+	b.reads("Roll back login to version 1?", "in force", "in shadow")
 
 	j.fleet.follow("a roll-back to shadow", func() { b.press("Roll back to version 1") })
 	b.reads("In shadow: nothing is refused yet")

@@ -439,9 +439,9 @@ func (j *journey) shadow() {
 
 	b.press("Policies")
 	b.mark("visitors")
-	b.press("Shadow")
-	b.reads("Switch 1 policy to shadow?", "In force now: visitors. In the last 24 hours they refused 5 requests.")
-	j.fleet.follow("shadow", func() { b.press("Switch them to shadow") })
+	b.press("Put in shadow")
+	b.reads("Put 1 policy in shadow?", "In force now: visitors. In the last 24 hours they refused 5 requests.")
+	j.fleet.follow("shadow", func() { b.press("Put them in shadow") })
 
 	b.press("Traffic")
 	b.unfold("The numbers, by a minute")
@@ -484,10 +484,10 @@ func (j *journey) rollBack() {
 	b.press("visitors")
 	b.press("History")
 	b.press("Roll back to version 1")
-	b.reads("Roll back visitors to version 1?", "shadow", "enforce")
+	b.reads("Roll back visitors to version 1?", "in shadow", "in force")
 	b.fill("Comment", "the night is over")
 	j.version, _ = j.fleet.follow("a rollback", func() { b.press("Roll back to version 1") })
-	b.reads("The policy was rolled back.", "enforce")
+	b.reads("The policy was rolled back.", "in force")
 	j.fleet.meets(10, 0)
 }
 
@@ -496,7 +496,7 @@ func (j *journey) compare() {
 	b := j.tab
 	b.press("History")
 	steps := eval[string](b, `[...document.querySelectorAll(".history > li")].map((step) => [...step.querySelectorAll("h2, .by > strong, .comment, td, tbody th")].map((e) => e.textContent.trim()).join(" ")).join("\n")`)
-	want := "Version 3 newest admin the night is over Mode shadow enforce\nVersion 2 admin Mode enforce shadow\nVersion 1 admin "
+	want := "Version 3 newest admin the night is over Mode in shadow in force\nVersion 2 admin Mode in force in shadow\nVersion 1 admin "
 
 	if !strings.HasPrefix(steps, want) {
 		j.t.Errorf("the history is\n%s\nwant\n%s…", steps, want)
@@ -506,7 +506,7 @@ func (j *journey) compare() {
 	b.fill("with version", "2")
 	b.press("Compare")
 	b.reads("Compare versions of visitors")
-	if got := eval[string](b, `document.querySelector(".diff").innerText.replace(/\s+/g, " ").trim()`); got != "Field Before After Mode enforce shadow" {
+	if got := eval[string](b, `document.querySelector(".diff").innerText.replace(/\s+/g, " ").trim()`); got != "Field Before After Mode in force in shadow" {
 		j.t.Errorf("versions 1 and 2 differ in %q", got)
 	}
 

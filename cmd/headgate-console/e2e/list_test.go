@@ -94,7 +94,7 @@ func (j *journey) list() {
 
 	b.press("In shadow")
 	b.mark("all of this page")
-	j.fleet.follow("a change of many", func() { b.press("Enforce") })
+	j.fleet.follow("a change of many", func() { b.press("Put in force") })
 	b.reads("No policy matches.")
 }
 

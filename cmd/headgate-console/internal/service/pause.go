@@ -47,7 +47,7 @@ func (s *Service) PausePolicy(
 
 		until := instant(d.now).Add(span)
 		p.Mode, p.Version = mode, version
-		note := fmt.Sprintf("until %s, and then %s", minuteText(until), back)
+		note := fmt.Sprintf("until %s, and then %s", minuteText(until), ModeWords(back))
 		if p, err = d.update(p, updated, note); err != nil {
 			return p, err
 		}

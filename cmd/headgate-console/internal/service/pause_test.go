@@ -68,7 +68,7 @@ func TestPauseEndsByItself(t *testing.T) {
 			t.Errorf("%+v", p)
 		}
 		r, err := w.Revision(t.Context(), w.admin, "p", 2)
-		if err != nil || r.Note != "until 2026-03-01 13:00 UTC, and then enforce" || r.Comment != "for the fair" {
+		if err != nil || r.Note != "until 2026-03-01 13:00 UTC, and then in force" || r.Comment != "for the fair" {
 			t.Errorf("%+v %v", r, err)
 		}
 		want := Pause{Until: w.clock.now().Add(time.Hour), Back: policy.Enforce, By: "owner"}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/headgate/headgate/policy"
 )
 
 // Bounds of texts, in bytes.
@@ -59,4 +61,15 @@ func Digits(n int64) string {
 		s = s[:i] + "," + s[i:]
 	}
 	return sign + s
+}
+
+// ModeWords returns the words that people read for a mode: "in force", "in shadow" or "off".
+func ModeWords(m policy.Mode) string {
+	switch m {
+	case policy.Enforce:
+		return "in force"
+	case policy.Shadow:
+		return "in shadow"
+	}
+	return m.String()
 }

@@ -45,7 +45,7 @@ func CheckBan(p policy.Policy, span time.Duration) error {
 	case longest == 0:
 		return invalid("ban", "the policy bans no keys: fill in “Ban after” in its form")
 	case p.Mode != policy.Enforce:
-		return invalid("ban", fmt.Sprintf("the policy bans no keys in the mode %s", p.Mode))
+		return invalid("ban", "the policy bans no keys while it is "+ModeWords(p.Mode))
 	case span < time.Second || span > longest || span%time.Millisecond != 0:
 		return invalid("for", fmt.Sprintf("it is not a time from 1s to %s, which the policy bans for at most", longest))
 	}

@@ -135,13 +135,13 @@ func (r *request) bulkConfirmation(plan service.BulkPlan, mode policy.Mode) (c c
 
 	switch mode {
 	case policy.Enforce:
-		c.Title, c.Button = "Enforce "+count+"?", "Enforce them"
+		c.Title, c.Button = "Put "+count+" in force?", "Put them in force"
 		if c.Consequences, err = r.wouldRefuseTogether(plan.Steps); err != nil || len(c.Consequences) == 0 {
 			return c, err
 		}
 	case policy.Shadow:
 		// A policy that was off protects no less in shadow.
-		c.Title, c.Button = "Switch "+count+" to shadow?", "Switch them to shadow"
+		c.Title, c.Button = "Put "+count+" in shadow?", "Put them in shadow"
 		if c.Consequences = lost(plan); len(c.Consequences) == 0 {
 			return c, nil
 		}

@@ -156,7 +156,8 @@ func (r *request) confirmRollback(name string, to, base int64, m mistakes) error
 		c.Title, c.Button = "Restore the policy "+name+"?", "Restore the policy"
 		c.Consequences = []string{revision.After.Describe() + ".",
 			fmt.Sprintf("It comes back as it was in version %d, with its history. "+
-				"Within seconds %s follow it, in the mode %s.", to, inForce(*revision.After), revision.After.Mode)}
+				"Within seconds %s follow it. It is %s.",
+				to, inForce(*revision.After), service.ModeWords(revision.After.Mode))}
 		return r.confirm(c)
 	}
 

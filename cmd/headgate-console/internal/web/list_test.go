@@ -68,7 +68,7 @@ func TestListHasALineForEachPolicy(t *testing.T) {
 	for head, want := range map[string][2]string{
 		"Limit": {"100/1m burst=20", "5/1h sliding-log"}, "For": {"each address", "api-key+route"},
 		"Requests": {"all requests", "POST, PUT api.example.com/login"},
-		"Mode":     {"enforce", "shadow"}, "Priority": {"0", "7"},
+		"Mode":     {"in force", "in shadow"}, "Priority": {"0", "7"},
 	} {
 		if one[head] != want[0] || two[head] != want[1] {
 			t.Errorf("%s: %q and %q, want %q", head, one[head], two[head], want)
@@ -185,7 +185,7 @@ func TestListBulkChangesAndTheirMistakes(t *testing.T) {
 
 	// What takes protection away is asked about.
 	if !strings.Contains(send(url.Values{"policy": {"3:one"}, "do": {"shadow"}}).want(http.StatusOK).text,
-		"Switch 1 policy to shadow?") {
+		"Put 1 policy in shadow?") {
 		t.Error("shadow is not asked about")
 	}
 
@@ -258,4 +258,29 @@ func TestListIsSmall(t *testing.T) {
 		t.Errorf("the page has %d bytes", n)
 	}
 	t.Logf("50 policies: %d bytes", len(got.text))
+}
+
+// A mode has one name on all pages, and another one in files and in the API.
+func TestModesHaveOneName(t *testing.T) {
+	for _, c := range choices("mode") {
+		if got := modeWords(c.Value); got != c.Words {
+			t.Errorf("the form says %q of %s, and the chips say %q", c.Words, c.Value, got)
+		}
+	}
+	if got := shown("mode", "enforce") + shown("limit", "off") + modeWords("<x>"); got != "in forceoff<x>" {
+		t.Errorf("%q", got)
+	}
+
+	w := newWorld(t)
+	w.shadowed("p", "")
+	b := w.as("admin")
+	b.agree("/policies/p", "/policies/p/mode", url.Values{"mode": {"off"}}).goes("/policies/p?done=mode")
+	for path, want := range map[string]string{"/policies": "off", "/policies/p": "off",
+		"/policies/p/history": "in shadow", "/policies/p/diff?from=1&to=2": "in shadow"} {
+		page := b.get(path).want(http.StatusOK)
+		if text := strings.Join(strings.Fields(words(page.byID("main"))), " "); !strings.Contains(text, want) ||
+			strings.Contains(text, "Mode shadow") || strings.Contains(text, "Modeshadow") {
+			t.Errorf("%s: %s", path, text)
+		}
+	}
 }

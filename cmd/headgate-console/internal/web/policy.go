@@ -172,11 +172,11 @@ func setMode(r *request) error {
 	return r.seeOther(policyPath(p.Name), "mode")
 }
 
-// textsOf returns the texts of all fields of a policy by their names.
+// textsOf returns the texts for people of all fields of a policy by their names.
 func textsOf(p policy.Policy) map[string]string {
 	texts := map[string]string{}
 	for _, c := range service.Diff(policy.Policy{}, p) {
-		texts[c.Field] = c.After
+		texts[c.Field] = shown(c.Field, c.After)
 	}
 	return texts
 }

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
+	"github.com/headgate/headgate/policy"
 )
 
 //go:embed templates/*.html
@@ -144,6 +145,8 @@ func helpers() template.FuncMap {
 		"label":   label,
 		"owner":   func(r service.Role) bool { return r == service.Owner },
 		"join":    strings.Join,
+		"mode":    modeWords,
+		"shown":   shown,
 		"words":   onLimitWords,
 		"at":      at,
 		"odd":     func(n int) bool { return n%2 == 1 },
@@ -183,3 +186,20 @@ func at(m mistakes, field string) remark { return remark{field, m[field]} }
 
 // label returns the name of a field for people.
 func label(field string) string { return cmp.Or(vocabulary.Labels[field], field) }
+
+// modeWords returns the words for a mode as it is written down.
+func modeWords(written string) string {
+	var m policy.Mode
+	if err := m.UnmarshalText([]byte(written)); err != nil {
+		return written
+	}
+	return service.ModeWords(m)
+}
+
+// shown returns the value of a field for people.
+func shown(field, value string) string {
+	if field == "mode" {
+		return modeWords(value)
+	}
+	return value
+}

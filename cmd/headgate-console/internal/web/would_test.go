@@ -166,7 +166,7 @@ func TestBulkSaysWhatWouldBeRefused(t *testing.T) {
 	asked := send("1:p", "1:q", "1:r", "1:calm").want(http.StatusOK)
 	asked.legible("the confirmation")
 	for _, says := range []string{
-		"Enforce 4 policies?",
+		"Put 4 policies in force?",
 		"p: It would have refused 120 of 6,120 requests of the last hour.",
 		"q: It would have refused 60 of 660 requests of the last hour.",
 		"calm: It would have refused none of 300 requests of the last hour.",
