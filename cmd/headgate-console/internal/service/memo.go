@@ -19,13 +19,14 @@ type memo[K comparable, V any] struct {
 
 // kept is a value that may be used again. value, version and weight are written by the holder of
 // busy's token with memo.mu held, so that either is enough to read them. used is guarded by
-// memo.mu.
+// memo.mu. An entry without a value stays as long as it has callers, so that one of them reads.
 type kept[V any] struct {
 	busy    chan struct{} // holds a token while the value is made
 	value   V
 	version int64
 	weight  int // 0 if there is no value
 	used    int64
+	callers int // of get; guarded by memo.mu
 }
 
 func newMemo[K comparable, V any](most int) *memo[K, V] {
@@ -38,7 +39,9 @@ func newMemo[K comparable, V any](most int) *memo[K, V] {
 func (m *memo[K, V]) get(
 	ctx context.Context, key K, version int64, read func() (value V, weight int, err error),
 ) (value V, err error) {
-	e := m.entry(key)
+	e := m.enter(key)
+	defer m.leave(key, e)
+
 	// Unlike a mutex, a channel can be waited for until a context ends.
 	select {
 	case e.busy <- struct{}{}:
@@ -53,19 +56,19 @@ func (m *memo[K, V]) get(
 
 	value, weight, err := read()
 	if err != nil {
-		m.drop(key, e)
+		m.keep(key, e, kept[V]{})
 		return value, err
 	}
 
 	// A transaction that began long ago may see an older version, and leaves the newer value.
 	if version >= e.version {
-		m.keep(key, e, value, version, weight)
+		m.keep(key, e, kept[V]{value: value, version: version, weight: weight})
 	}
 
 	return value, nil
 }
 
-func (m *memo[K, V]) entry(key K) *kept[V] {
+func (m *memo[K, V]) enter(key K) *kept[V] {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	e := m.entries[key]
@@ -75,14 +78,25 @@ func (m *memo[K, V]) entry(key K) *kept[V] {
 	}
 	m.turn++
 	e.used = m.turn
+	e.callers++
 	return e
 }
 
-// keep stores a value, and drops those that were used longest ago if there is too much.
-func (m *memo[K, V]) keep(key K, e *kept[V], value V, version int64, weight int) {
-	if weight <= 0 || weight > m.most {
-		m.drop(key, e)
-		return
+// leave forgets an entry that has neither a value nor callers.
+func (m *memo[K, V]) leave(key K, e *kept[V]) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	e.callers--
+	if e.callers == 0 && e.weight == 0 && m.entries[key] == e {
+		delete(m.entries, key)
+	}
+}
+
+// keep stores a value, and drops those that were used longest ago if there is too much. One of no
+// weight, or of too much, leaves the entry without a value.
+func (m *memo[K, V]) keep(key K, e *kept[V], made kept[V]) {
+	if made.weight > m.most {
+		made = kept[V]{}
 	}
 
 	m.mu.Lock()
@@ -91,8 +105,8 @@ func (m *memo[K, V]) keep(key K, e *kept[V], value V, version int64, weight int)
 		return
 	}
 
-	m.weight += weight - e.weight
-	e.value, e.version, e.weight = value, version, weight
+	m.weight += made.weight - e.weight
+	e.value, e.version, e.weight = made.value, made.version, made.weight
 
 	// The new value stays, since it weighs no more than all may together.
 	for m.weight > m.most {
@@ -104,15 +118,5 @@ func (m *memo[K, V]) keep(key K, e *kept[V], value V, version int64, weight int)
 		}
 		m.weight -= m.entries[oldest].weight
 		delete(m.entries, oldest)
-	}
-}
-
-// drop forgets an entry.
-func (m *memo[K, V]) drop(key K, e *kept[V]) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.entries[key] == e {
-		m.weight -= e.weight
-		delete(m.entries, key)
 	}
 }

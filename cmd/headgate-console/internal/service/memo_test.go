@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 )
 
 // weighing makes a value of a weight.
@@ -115,4 +116,38 @@ func TestMemoIsMadeOnce(t *testing.T) {
 			t.Errorf("made %d times for %d callers", made.Load(), got.Load())
 		}
 	})
+}
+
+// What fails or is not kept is made by one caller at a time too, whenever the callers come.
+func TestMemoIsMadeByOneAtATime(t *testing.T) {
+	for _, failure := range []error{nil, errors.New("no")} {
+		synctest.Test(t, func(t *testing.T) {
+			m := newMemo[string, string](10)
+
+			var making, made int // one at a time: no lock
+			for range 10 { // of whom the last come after the first has made it
+				go func() {
+					_, err := m.get(t.Context(), "a", 1, func() (string, int, error) {
+						making++
+						made++
+						if making != 1 {
+							t.Errorf("%d make it at once", making)
+						}
+						time.Sleep(20 * time.Millisecond)
+						making--
+						return "", 0, failure
+					})
+					if !errors.Is(err, failure) {
+						t.Error(err)
+					}
+				}()
+				time.Sleep(3 * time.Millisecond)
+			}
+
+			time.Sleep(time.Second)
+			if synctest.Wait(); made != 10 || len(m.entries) != 0 {
+				t.Errorf("made %d times, %d entries are left", made, len(m.entries))
+			}
+		})
+	}
 }

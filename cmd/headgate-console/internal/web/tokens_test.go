@@ -43,6 +43,10 @@ func TestTokensOfOthersOnTheirPage(t *testing.T) {
 		t.Errorf("after the end of %s the page is %s", list[0].Label, page.text)
 	}
 	admin.post("/users/x/tokens", url.Values{"id": {"none"}}).want(http.StatusNotFound)
+	if got := admin.post("/users/x/tokens", nil).want(http.StatusOK); !strings.Contains(got.text,
+		">Revoke all tokens</button>") {
+		t.Errorf("it does not ask about all: %s", got.text)
+	}
 	admin.post("/users/x/tokens", url.Values{"confirm": {"yes"}}).goes("/users/x?done=tokens")
 	if page := admin.get("/users/x"); strings.Contains(page.text, list[1].Label) {
 		t.Errorf("after the end of all the page is %s", page.text)

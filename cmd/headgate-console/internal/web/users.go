@@ -180,17 +180,17 @@ func endTokensOf(r *request) error {
 		return err
 	}
 
-	which := "all tokens"
+	question, which := "tokens", "all tokens"
 	if id != "" {
 		i := slices.IndexFunc(tokens, func(t service.Token) bool { return t.ID == id })
 		if i < 0 {
 			return service.ErrNotFound
 		}
-		which = "the token " + tokens[i].Label
+		question, which = "token", "the token "+tokens[i].Label
 	}
 
 	if !r.confirmed() {
-		c := confirmationOf("token", which+" of "+name)
+		c := confirmationOf(question, which+" of "+name)
 		c.Action, c.Back, c.Fields = userPath(name)+"/tokens", userPath(name), []hidden{{"id", id}}
 		return r.confirm(c)
 	}
