@@ -125,7 +125,7 @@ func TestMemoIsMadeByOneAtATime(t *testing.T) {
 			m := newMemo[string, string](10)
 
 			var making, made int // one at a time: no lock
-			for range 10 { // of whom the last come after the first has made it
+			for range 10 {       // of whom the last come after the first has made it
 				go func() {
 					_, err := m.get(t.Context(), "a", 1, func() (string, int, error) {
 						making++
