@@ -1,11 +1,18 @@
 # make prints the targets.
-.PHONY: help run test lint bench docs gate
+# The flags of make console, such as ARGS='-redis redis://127.0.0.1:6379'.
+ARGS ?=
+
+.PHONY: help run console test lint bench docs gate
 
 help: # prints this list
-	@awk -F ': # ' '/^[a-z]+: # / { printf "make %-6s %s\n", $$1, $$2 }' Makefile
+	@awk -F ': # ' '/^[a-z]+: # / { printf "make %-7s %s\n", $$1, $$2 }' Makefile
 
 run: # serves the quickstart on 127.0.0.1:8080
 	go -C examples/quickstart run .
+
+console: # serves the management page on 127.0.0.1:8080, with the flags in ARGS
+	@echo "Compiling the console: seconds, or two minutes the first time. Then it prints its address."
+	@go -C cmd/headgate-console run . $(ARGS)
 
 test: # runs the tests that take seconds; those on Redis start redis-server
 	go test ./...
