@@ -1,7 +1,7 @@
 // Console is the management page of headgate: people with different permissions
 // view and edit the policies that the running instances follow. Its commands apply and
-// diff keep the policies of a running console in files, and backup and restore copy its database.
-// See -h, and -h of each command.
+// diff keep the policies of a running console in files, backup and restore copy its database, and
+// health asks it for its health. See -h, and -h of each command.
 package main
 
 import (
@@ -16,6 +16,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 	_ "time/tzdata" // for calendars, on a machine without time zones
 
 	"github.com/redis/go-redis/v9"
@@ -70,12 +71,15 @@ func commandOf(args []string) func(context.Context, []string, func(string) strin
 		return apply.Main
 	case backup.IsCommand(args[0]):
 		return backup.Main
+	case args[0] == healthCommand:
+		return askHealth
 	}
 	return nil
 }
 
 // run serves until ctx ends. It writes messages for people to w.
 func run(ctx context.Context, c config.Config, w io.Writer) (err error) {
+	begun := time.Now()
 	logger := slog.New(slog.NewTextHandler(w, nil))
 	a, err := app.Open(ctx, c, logger)
 	if err != nil && ctx.Err() != nil && c.Recover == "" && errors.Is(err, ctx.Err()) {
@@ -101,18 +105,19 @@ func run(ctx context.Context, c config.Config, w io.Writer) (err error) {
 		announce(w, service.FirstUser, a.OneTimePassword)
 	}
 
-	// The address is taken before the handler is made, so that the log names the port that -listen
-	// :0 got.
+	// A port that is taken is found before anything is told, and the log names the one that :0 got.
 	l, err := net.Listen("tcp", c.Listen)
 	if err != nil {
 		return err
 	}
-	logger.Info("serving", "address", l.Addr().String(), "tls", c.TLS != nil, "redis", c.Redis != nil)
 
 	h, err := handler(a, c, logger)
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}
+
+	logger.Info("serving", "address", l.Addr().String(), "tls", c.TLS != nil, "redis", c.Redis != nil,
+		"took", time.Since(begun).Round(time.Millisecond))
 	return server.Serve(ctx, l, c.TLS, h, logger)
 }
 

@@ -111,7 +111,8 @@ func (g *given) flags(usage io.Writer) *flag.FlagSet {
 	f.Usage = func() {
 		fmt.Fprintf(usage, "Usage: headgate-console [flags]\n"+
 			"       headgate-console apply -h\n       headgate-console diff -h\n"+
-			"       headgate-console backup -h\n       headgate-console restore -h\n\n")
+			"       headgate-console backup -h\n       headgate-console restore -h\n"+
+			"       headgate-console health -h\n\n")
 		f.PrintDefaults()
 	}
 
