@@ -5,6 +5,8 @@
 // takes for a module proxy. In empty folders outside of the repository it then
 //
 //   - installs the console with go install, starts it, and asks for its health;
+//   - makes the archive of this platform with .ci/release, unpacks it, and starts the console from
+//     there, which has to be static and to serve within six seconds;
 //   - builds the gateway, starts it, and asks it until a request is refused;
 //   - builds the quickstart, and asks it until a request is refused;
 //   - builds the first program of the README with go get, starts it, and asks it
@@ -76,14 +78,18 @@ func rehearse(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	release, err := filepath.Abs(".ci/release")
+	if err != nil {
+		return err
+	}
 
 	s := &sandbox{folder: folder, version: version}
 	if err := s.open(ctx, proxy); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.uncache(modules)) }()
-	err = errors.Join(s.console(ctx), s.gateway(ctx), s.quickstart(ctx), s.readme(ctx, program), s.olderGin(ctx),
-		s.adapters(ctx, modules))
+	err = errors.Join(s.console(ctx), s.archive(ctx, release), s.gateway(ctx), s.quickstart(ctx),
+		s.readme(ctx, program), s.olderGin(ctx), s.adapters(ctx, modules))
 	if err != nil {
 		return err
 	}

@@ -43,7 +43,9 @@ func (s *sandbox) open(ctx context.Context, proxy string) error {
 	s.cache = strings.TrimSpace(cache)
 	s.env = append(s.env,
 		"GOPROXY=file://"+filepath.ToSlash(proxy)+","+strings.TrimSpace(own),
-		"GOPRIVATE=", "GONOPROXY=none", "GONOSUMDB="+root, "GOFLAGS=", "GOWORK=off",
+		// With any GONOPROXY the go command first looks at the module cache alone, and takes the root
+		// that it finds there for the module of each program. What go env -w has set is read above.
+		"GOENV=off", "GOMODCACHE="+s.cache, "GOPRIVATE=", "GONOPROXY=", "GONOSUMDB="+root, "GOFLAGS=", "GOWORK=off",
 		"GOBIN="+filepath.Join(s.folder, "bin"))
 	return nil
 }
