@@ -223,8 +223,18 @@ func (p *problem) appendRefusal(b []byte) []byte {
 		kind = abnormalUsage
 	}
 	b = p.appendDetail(append(b, kind...))
-	b = p.appendViolated(append(b, `","violated-policies":`...))
-	return append(b, '}')
+	return p.appendPolicies(b)
+}
+
+// violatedPolicies stands between the detail of a problem and the list of its rules.
+const violatedPolicies = `","violated-policies":`
+
+// appendPolicies ends a problem with the rules that refused the request.
+func (p *problem) appendPolicies(b []byte) []byte {
+	if p.res.asked == 1 && p.res.violates(0) { // most limiters have one rule
+		return append(b, p.res.calls[0].terms.violated...)
+	}
+	return append(p.appendViolated(append(b, violatedPolicies...)), '}')
 }
 
 // appendQueueFull writes the problem type that the same draft registers for a capacity
@@ -233,9 +243,7 @@ func (p *problem) appendQueueFull(b []byte) []byte {
 	b = append(b, `{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",`+
 		`"title":"Request cannot be satisfied due to temporary server capacity constraints","status":`...)
 	b = strconv.AppendInt(b, int64(p.res.status), 10)
-	b = p.appendDetail(append(b, `,"detail":"`...))
-	b = p.appendViolated(append(b, `","violated-policies":`...))
-	return append(b, '}')
+	return p.appendPolicies(p.appendDetail(append(b, `,"detail":"`...)))
 }
 
 // appendDenied writes a problem without a registered type, because there is no quota that

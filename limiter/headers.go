@@ -329,8 +329,10 @@ func (h *headers) setXRateLimit(answer canonical) {
 func (h *headers) draft8() {
 	res, from := h.res, len(h.text)
 
-	// The text of the usual case is ready; the order of a policy never changes.
-	if h.usesOwnLimits(len(h.order)) {
+	// The text of the usual cases is ready; the order of a policy never changes.
+	if res.asked == 1 {
+		h.text = append(h.text, res.calls[0].terms.policy...)
+	} else if h.usesOwnLimits(len(h.order)) {
 		h.text = append(h.text, res.set.policy...)
 	} else {
 		comma := ""

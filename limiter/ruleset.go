@@ -222,6 +222,7 @@ type terms struct {
 	capacity  string
 	policy    string // the item of RateLimit-Policy
 	remaining string // how the item of RateLimit begins
+	violated  string // how a problem ends that names this rule alone
 	near      int64  // the most remaining units with which a key is near its limit; below 0 for none
 	mark      *Mark  // of an answer whose headers show this limit first
 
@@ -238,6 +239,7 @@ func newTerms(r *Rule, l core.Limit) *terms {
 		capacity:  strconv.FormatInt(l.Capacity(), 10),
 		policy:    policyItem(r.Name, l),
 		remaining: `"` + r.Name + `";r=`,
+		violated:  violatedPolicies + `["` + r.Name + `"]}`,
 		near:      -1,
 	}
 	if r.Warn > 0 {
