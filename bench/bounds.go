@@ -128,7 +128,7 @@ func bytesBounds() (list []bound) {
 		{"sliding window of 10", "100/1h sliding-window", 10, at(130)},
 		{"sliding log of 3", "3/1h sliding-log", 3, missed(40+3*8, 113)},
 		{"calendar", "10000/month tz=Europe/Berlin", 1, at(100)},
-		{"3 leases", "3 concurrent ttl=1h", 3, missed(60+3*24, 520)},
+		{"3 leases", "3 concurrent ttl=1h", 3, missed(60+3*24, 180)},
 	} {
 		list = append(list, bound{name: "memory, bytes a key: " + b.name, aim: b.aim,
 			figure: func(p pace) (float64, error) { return bytesOfKey(p, b.limit, b.units) }})
