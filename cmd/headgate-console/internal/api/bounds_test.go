@@ -1,6 +1,8 @@
 package api
 
 import (
+	"context"
+	"io"
 	"strings"
 	"testing"
 
@@ -56,6 +58,37 @@ func TestNullIsAMistake(t *testing.T) {
 		w.ask("owner", "POST", c.path, c.body).want(422).wantField(c.field)
 	}
 	w.ask("owner", "DELETE", "/api/policies/p/overrides/k", nil).want(204)
+}
+
+// atEnd calls f when all of a body is read.
+type atEnd struct {
+	io.Reader
+	f func()
+}
+
+func (a atEnd) Read(b []byte) (n int, err error) {
+	if n, err = a.Reader.Read(b); err == io.EOF {
+		a.f()
+	}
+	return n, err
+}
+
+// The texts of imports are parsed one by one: one that waits when its time ends is not looked at.
+func TestImportsAreParsedOneByOne(t *testing.T) {
+	w := newWorld(t)
+	for _, path := range []string{"/api/import/plan", "/api/overrides/plan"} {
+		ask := func(ctx context.Context, end func()) answer {
+			r := request{"POST", path, nil, []string{"Content-Type", "application/json"}}.build(w.cast["owner"])
+			r.Body = io.NopCloser(atEnd{strings.NewReader(`{"x":0}`), end})
+			return w.send(r.WithContext(ctx))
+		}
+		_ = w.Parsing(t.Context(), func() error {
+			ctx, cancel := context.WithCancelCause(t.Context())
+			ask(ctx, func() { cancel(context.DeadlineExceeded) }).want(503)
+			return nil
+		})
+		ask(t.Context(), func() {}).want(422)
+	}
 }
 
 // A variable of a script that is not set does not widen an import.

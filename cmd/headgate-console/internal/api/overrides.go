@@ -145,7 +145,8 @@ func (c *call) transferOverrides(
 	var body struct {
 		Overrides service.OverrideSet `json:"overrides"`
 	}
-	if err := decodeStrictly(data, reflect.ValueOf(&body).Elem()); err != nil {
+	err = c.o.Service.Parsing(c.ctx(), func() error { return decodeStrictly(data, reflect.ValueOf(&body).Elem()) })
+	if err != nil {
 		return v, err
 	}
 	if i.Set = body.Overrides; i.Set == nil {

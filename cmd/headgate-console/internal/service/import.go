@@ -145,13 +145,23 @@ func (s *Service) decode(ctx context.Context, a Actor, i Import) (set policy.Set
 		return nil, err
 	}
 
+	err = s.Parsing(ctx, func() error {
+		set, err = i.decode()
+		return err
+	})
+	return set, err
+}
+
+// Parsing calls read, which parses the text of an import, for one import at a time: what is parsed
+// takes many times the memory of its text. It returns the error of read, or the cause of the end of
+// ctx.
+func (s *Service) Parsing(ctx context.Context, read func() error) error {
 	giveBack, err := s.parser.take(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer giveBack()
-
-	return i.decode()
+	return read()
 }
 
 // decode checks the options of an import, and reads its document.
