@@ -31,8 +31,8 @@ func TestMigrationRunsOnceOfManyPrograms(t *testing.T) {
 		must(t, errors.Join(errs...))
 
 		db := open(t, url)
-		if n := count(t, db, "SELECT COUNT(*) FROM migrations"); n != 15 {
-			t.Errorf("%d migrations were noted, want 15", n)
+		if n := count(t, db, "SELECT COUNT(*) FROM migrations"); n != 16 {
+			t.Errorf("%d migrations were noted, want 16", n)
 		}
 		if n := count(t, db, "SELECT COUNT(*) FROM counters"); n != 9 {
 			t.Errorf("%d counters, want 9", n)
@@ -241,6 +241,13 @@ func TestMigrationOfAlertConditions(t *testing.T) {
 			for _, kind := range []string{"behind", "near", "lost"} {
 				errs = append(errs, tx.SetAlert(Alert{Webhook: "all", Kind: kind, App: "a", Detail: "{}"}))
 			}
+
+			// What a webhook that is turned off has to say is not said.
+			errs = append(errs, tx.SetAlert(Alert{Webhook: "none", Kind: "lost", App: "a", Detail: "{}"}))
+			for id, state := range map[string]string{"all": StateWaiting, "none": StateWaiting, "done": StateDone} {
+				hook := strings.Replace(id, "done", "none", 1)
+				errs = append(errs, tx.InsertDelivery(Delivery{ID: id, Webhook: hook, State: state}))
+			}
 			return errors.Join(errs...)
 		})
 
@@ -269,6 +276,14 @@ func TestMigrationOfAlertConditions(t *testing.T) {
 			alerts, err := tx.Alerts()
 			if len(alerts) != 2 || alerts[0].Kind != "lost" || alerts[1].Kind != "policies" {
 				t.Errorf("the alerts are %+v", alerts)
+			}
+
+			for id, want := range map[string]string{"all": StateWaiting, "none": StateFailed, "done": StateDone} {
+				d, broken := tx.Delivery(id)
+				if err = errors.Join(err, broken); d.State != want || (d.Error != "") != (id == "none") ||
+					(d.TriedAt > 0) != (id == "none") {
+					t.Errorf("%s: %+v, want %s", id, d, want)
+				}
 			}
 			return err
 		})
