@@ -301,28 +301,27 @@ func (s *step) refuse(verb core.Verb, rule *activeRule, key string, refusal core
 
 // overridden returns the terms that Override, which is not nil, gives the key, or nil if it bans
 // the key, so that the rule does not count it. A ban is for what takes units, and for a Peek: the
-// other verbs go on under the limit of the rule.
+// other verbs go on under the limit of the key.
 func (s *step) overridden(ctx context.Context, verb core.Verb, rule *activeRule, key string) (*terms, error) {
 	limit, ok, err := rule.Override(ctx, key)
-	switch {
-	case err == nil && ok:
-		return rule.termsOf(limit, "the limit from Override")
-	case err == nil:
-		return rule.terms, nil
+	if err != nil {
+		until, banned := bannedBy(err)
+		if !banned {
+			return nil, rule.ruleError(fmt.Errorf("the limit from Override: %w", err))
+		}
+
+		now := time.Now().UnixMicro()
+		if now < until && (verb == core.Take || verb == core.Peek) {
+			left := time.Duration(until-now) * time.Microsecond
+			s.refuse(verb, rule, key, core.Decision{Banned: true, RetryAfter: left, ResetAfter: left, At: now})
+			return nil, nil
+		}
 	}
 
-	until, banned := bannedBy(err)
-	if !banned {
-		return nil, rule.ruleError(fmt.Errorf("the limit from Override: %w", err))
-	}
-	now := time.Now().UnixMicro()
-	if until <= now || verb != core.Take && verb != core.Peek {
+	if !ok {
 		return rule.terms, nil
 	}
-
-	left := time.Duration(until-now) * time.Microsecond
-	s.refuse(verb, rule, key, core.Decision{Banned: true, RetryAfter: left, ResetAfter: left, At: now})
-	return nil, nil
+	return rule.termsOf(limit, "the limit from Override")
 }
 
 // applyRequest carries out a Peek or Reset of r.

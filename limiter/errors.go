@@ -130,7 +130,8 @@ var (
 // not the rule has a Ban. Requests under the key are then refused at once, as those under any ban
 // are, at no cost under any rule and without a call of the store; see [Result.Banned]. That is so
 // under each OnLimit but Shadow, which reports the requests. An instant that has passed bans no
-// key, and the limit is that of the rule. The instant is cut to microseconds and to the year 2262.
+// key. The instant is cut to microseconds and to the year 2262. A limit of its own of the key may
+// come with the error, for what is not refused.
 //
 // Access comes first: a caller whom it allows passes in spite of the ban. What the key has used,
 // and what it is given back, charged or granted meanwhile, counts as without the ban.

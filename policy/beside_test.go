@@ -130,7 +130,11 @@ func followBeside(t *testing.T, s policy.Source, o policy.Options) (*policy.Foll
 
 		var got []string
 		for _, d := range list {
-			got = append(got, fmt.Sprintf("%s:%d", d.Rule, d.Limit.Quota))
+			now := fmt.Sprint(d.Limit.Quota)
+			if d.Decision.Banned {
+				now = "banned"
+			}
+			got = append(got, d.Rule+":"+now)
 		}
 
 		if strings.Join(got, " ") != quotas {

@@ -23,7 +23,7 @@ func full(t testing.TB) policy.Policy {
 		Limit: limit(t, "5/1m sliding-log"), Key: "ip+header:X-Tenant",
 		Plans: map[string]core.Limit{"pro": limit(t, "9/1m sliding-log")}, PlanBy: "claim",
 		Overrides: map[string]policy.Override{"carol": {Limit: limit(t, "7/1m sliding-log")},
-			"dave": {limit(t, "8/1m sliding-log"), time.Date(2026, 12, 4, 17, 0, 0, 0, time.UTC)}},
+			"dave": {Limit: limit(t, "8/1m sliding-log"), Until: time.Date(2026, 12, 4, 17, 0, 0, 0, time.UTC)}},
 		Access: policy.Access{
 			Allow:      policy.Callers{Networks: []string{"192.0.2.7"}, Keys: []string{"carol"}},
 			Deny:       policy.Callers{Networks: []string{"192.0.2.0/24"}, Keys: []string{"mallory"}},

@@ -14,28 +14,52 @@ import (
 	"github.com/headgate/headgate/internal/textform"
 )
 
-// Override is the limit of a single key, or of all keys with a prefix. The zero value is not valid.
+// Override is the limit of a single key, or of all keys with a prefix, or a ban of it, or both. The
+// zero value is not valid. Its instants are in whole microseconds, and are compared with the clock
+// of the instance that decides.
 type Override struct {
-	Limit core.Limit
+	// Limit is the zero Limit if the key has that of all others, which only a ban may have.
+	Limit core.Limit `yaml:"limit,omitempty"`
 
-	// Until is when the override ends: the instant at which it is no longer in force, by the clock
-	// of the instance that decides. The zero time means that it does not end. It is in whole
-	// microseconds.
-	Until time.Time
+	// Until is the instant at which Limit is no longer in force. The zero time means that it does
+	// not end.
+	Until time.Time `yaml:"until,omitempty"`
+
+	// BannedUntil is the end of a ban, or the zero time without one. Until then all requests under
+	// the key are refused, as limiter.BannedUntil says.
+	BannedUntil time.Time `yaml:"banned_until,omitempty"`
 }
 
-// untilWord stands between the limit and the end in the text of an override.
-const untilWord = " until "
+const (
+	// untilWord stands between the limit and its end in the text of an override.
+	untilWord = " until "
 
-// ParseOverride reads what String returns: a limit, as in "1000/1h", or a limit and its end, as in
-// "1000/1h until 2026-12-04T17:00:00Z". The end is a time of RFC 3339 with its zone. A date alone
-// is an error, as it ends at another instant in each zone.
+	// banWords begin the text of an override that bans, and thenWord is behind the end of the ban
+	// if a limit follows.
+	banWords = "banned" + untilWord
+	thenWord = ", then "
+)
+
+// ParseOverride reads what String returns: a limit, as in "1000/1h", a limit and its end, as in
+// "1000/1h until 2026-12-04T17:00:00Z", or a ban, as in "banned until 2026-12-04T17:00:00Z". A ban
+// and a limit are "banned until 2026-12-04T17:00:00Z, then 1000/1h". An end is a time of RFC 3339
+// with its zone. A date alone is an error, as it ends at another instant in each zone.
 func ParseOverride(text string) (o Override, err error) {
-	limit, end, ends := strings.Cut(text, untilWord)
-	if o.Limit, err = core.ParseLimit(limit); err != nil || !ends {
+	parts := partsOf(text)
+	if parts.BannedUntil != "" || strings.HasPrefix(text, banWords) {
+		o.BannedUntil, err = ParseUntil(parts.BannedUntil)
+		if err == nil && o.BannedUntil.IsZero() {
+			err = errors.New("the end of the ban is missing")
+		}
+		if err != nil || parts.Limit == "" && !strings.Contains(text, thenWord) {
+			return o, err
+		}
+	}
+
+	if o.Limit, err = core.ParseLimit(parts.Limit); err != nil {
 		return o, err
 	}
-	o.Until, err = ParseUntil(end)
+	o.Until, err = ParseUntil(parts.Until)
 	return o, err
 }
 
@@ -68,17 +92,42 @@ func checkUntil(t time.Time) error {
 
 // String returns the text that [ParseOverride] reads.
 func (o Override) String() string {
-	if o.Until.IsZero() {
-		return o.Limit.String()
+	text := ""
+	if !o.BannedUntil.IsZero() {
+		text = banWords + timeText(o.BannedUntil)
+		if !o.hasLimit() {
+			return text
+		}
+		text += thenWord
 	}
-	return o.Limit.String() + untilWord + timeText(o.Until)
+	if text += o.Limit.String(); !o.Until.IsZero() {
+		text += untilWord + timeText(o.Until)
+	}
+	return text
 }
 
 // Validate returns everything that is wrong with the override by itself, or nil.
-func (o Override) Validate() error { return errors.Join(o.Limit.Validate(), checkUntil(o.Until)) }
+func (o Override) Validate() error {
+	if !o.BannedUntil.IsZero() && !o.hasLimit() && o.Until.IsZero() {
+		return checkUntil(o.BannedUntil)
+	}
+	return errors.Join(o.Limit.Validate(), checkUntil(o.Until), checkUntil(o.BannedUntil))
+}
 
-// Ended reports whether the override is no longer in force at the instant.
-func (o Override) Ended(at time.Time) bool { return !o.Until.IsZero() && !at.Before(o.Until) }
+// hasLimit reports whether a limit is set, ended or not.
+func (o *Override) hasLimit() bool { return o.Limit != core.Limit{} }
+
+// Ended reports whether nothing of the override is in force at the instant.
+func (o Override) Ended(at time.Time) bool { return !o.Bans(at) && !o.Limits(at) }
+
+// Bans reports whether the ban of the override is in force at the instant.
+func (o Override) Bans(at time.Time) bool { return at.Before(o.BannedUntil) }
+
+// Limits reports whether the override has a limit that is in force at the instant. A ban comes
+// before it.
+func (o Override) Limits(at time.Time) bool {
+	return o.hasLimit() && (o.Until.IsZero() || at.Before(o.Until))
+}
 
 // MarshalJSON writes a valid override as [OverrideText] is written.
 func (o Override) MarshalJSON() ([]byte, error) { return OverrideText(o.String()).MarshalJSON() }
@@ -94,22 +143,46 @@ func (o *Override) UnmarshalJSON(data []byte) error {
 }
 
 // OverrideText is a written override: the text form of an [Override]. In JSON it is that text if it
-// has no end, and otherwise an object of "limit" and "until". Either is read from both.
+// is a limit without an end, and otherwise an object of "limit", "until" and "banned_until". Either
+// is read from both.
 type OverrideText string
 
 // overrideParts is the object.
 type overrideParts struct {
-	Limit string `json:"limit"`
-	Until string `json:"until,omitempty"`
+	Limit       string `json:"limit,omitempty"`
+	Until       string `json:"until,omitempty"`
+	BannedUntil string `json:"banned_until,omitempty"`
+}
+
+// partsOf takes a text apart.
+func partsOf(text string) (p overrideParts) {
+	if rest, bans := strings.CutPrefix(text, banWords); bans {
+		p.BannedUntil, text, _ = strings.Cut(rest, thenWord)
+	}
+	p.Limit, p.Until, _ = strings.Cut(text, untilWord)
+	return p
+}
+
+// text is the inverse of partsOf.
+func (p *overrideParts) text() (text string) {
+	if p.BannedUntil != "" {
+		text = banWords + p.BannedUntil
+		if p.Limit+p.Until != "" {
+			text += thenWord
+		}
+	}
+	if text += p.Limit; p.Until != "" {
+		text += untilWord + p.Until
+	}
+	return text
 }
 
 // MarshalJSON implements [json.Marshaler].
 func (o OverrideText) MarshalJSON() ([]byte, error) {
-	limit, end, ends := strings.Cut(string(o), untilWord)
-	if !ends {
-		return json.Marshal(limit)
+	if parts := partsOf(string(o)); parts.Until+parts.BannedUntil != "" {
+		return json.Marshal(parts)
 	}
-	return json.Marshal(overrideParts{limit, end})
+	return json.Marshal(string(o))
 }
 
 // UnmarshalJSON implements [json.Unmarshaler]. The text is not checked; see [ParseOverride].
@@ -125,9 +198,6 @@ func (o *OverrideText) UnmarshalJSON(data []byte) error {
 	if err := strictjson.Decode(data, &parts); err != nil {
 		return err
 	}
-	*o = OverrideText(parts.Limit)
-	if parts.Until != "" {
-		*o += OverrideText(untilWord + parts.Until)
-	}
+	*o = OverrideText(parts.text())
 	return nil
 }

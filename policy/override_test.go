@@ -21,6 +21,21 @@ func TestOverrideIsReadFromWhatItWrites(t *testing.T) {
 		{text: "5/1h fixed-window until 2026-12-04T18:00:00.5+01:00",
 			again: "5/1h fixed-window until 2026-12-04T17:00:00.5Z"},
 
+		{text: "banned until 2026-12-04T17:00:00Z", json: `{"banned_until":"2026-12-04T17:00:00Z"}`},
+		{text: "banned until 2026-12-04T17:00:00Z, then 1000/1h",
+			json: `{"limit":"1000/1h","banned_until":"2026-12-04T17:00:00Z"}`},
+		{text: "banned until 2026-12-04T17:00:00Z, then 1000/1h until 2027-01-01T00:00:00Z",
+			json: `{"limit":"1000/1h","until":"2027-01-01T00:00:00Z","banned_until":"2026-12-04T17:00:00Z"}`},
+
+		{text: "banned", fault: `limit "banned"`},
+		{text: "banned until ", fault: "the end of the ban is missing"},
+		{text: "banned until friday", fault: `"friday" is not a time such as 2026-01-31T12:00:00Z`},
+		{text: "banned until 2026-12-04", fault: `"2026-12-04" has no time and no zone`},
+		{text: "banned until 2026-12-04T17:00:00Z, then ", fault: `limit ""`},
+		{text: "banned until 2026-12-04T17:00:00Z until 2026-12-05T17:00:00Z",
+			fault: `"2026-12-04T17:00:00Z until 2026-12-05T17:00:00Z" is not a time`},
+		{text: "1000/1h, then 5/1h", fault: "limit"},
+
 		{text: "", fault: `limit ""`},
 		{text: "1000/1h until", fault: "limit"},
 		{text: "1000/1h until ", again: "1000/1h"},
@@ -75,6 +90,9 @@ func TestOverrideIsReadFromBothForms(t *testing.T) {
 		"{limit: 1000/1h, Until: '2026-12-04T17:00:00Z'}": "",
 		"{limit: 1000/1h, end: '2026-12-04T17:00:00Z'}":   "",
 		"{limit: {limit: 1000/1h}}":                       "",
+		"{banned_until: '2026-12-04T17:00:00Z'}":          "banned until 2026-12-04T17:00:00Z",
+		"'banned until 2026-12-04T17:00:00Z'":             "banned until 2026-12-04T17:00:00Z",
+		"{banned_until: ''}":                              "",
 		"{until: '2026-12-04T17:00:00Z'}":                 "",
 		"[1000/1h]":                                       "",
 		"null":                                            "",
@@ -155,8 +173,9 @@ func TestOverridesEndAtTheirInstant(t *testing.T) {
 		end := time.Now().Add(48 * time.Hour)
 		p := valid(t, "api")
 		p.Key, p.Overrides = "user", map[string]policy.Override{
-			"acme:1": {limit(t, "3/1m"), end}, "acme:*": {limit(t, "2/1m"), end.Add(time.Second)},
-			"a*": {Limit: limit(t, "4/1m")}, "acme:**": {Limit: limit(t, "5/1m")},
+			"acme:1": {Limit: limit(t, "3/1m"), Until: end},
+			"acme:*": {Limit: limit(t, "2/1m"), Until: end.Add(time.Second)},
+			"a*":     {Limit: limit(t, "4/1m")}, "acme:**": {Limit: limit(t, "5/1m")},
 		}
 
 		compiled, err := policy.Compile("shop", policy.Set{p}, policy.Bindings{User: keyfuncs.UserID(userOf)})

@@ -11,9 +11,11 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+	"unique"
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/textform"
+	"github.com/headgate/headgate/limiter"
 )
 
 const (
@@ -57,7 +59,9 @@ func checkOverrides(p *Policy, mistake func(field string, err error)) {
 			mistake(field, err)
 			continue
 		}
-		mistake(field, p.checkBeside(&o.Limit))
+		if o.hasLimit() {
+			mistake(field, p.checkBeside(&o.Limit))
+		}
 	}
 }
 
@@ -101,10 +105,9 @@ func (p *Policy) CheckOverride(key string, o Override) error {
 	if _, isPrefix := OverriddenPrefix(key); err == nil && !isPrefix {
 		err = doubtJoinedKey(parts, key)
 	}
-	if err != nil {
+	if err != nil || !o.hasLimit() {
 		return err
 	}
-
 	if cost := p.Cost.first(); cost > o.Limit.Capacity() {
 		return fmt.Errorf("the cost %d is more than the limit %s ever has", cost, o.Limit)
 	}
@@ -127,19 +130,34 @@ func (p *Policy) LimitOf(key string, at time.Time) core.Limit {
 	return p.Limit
 }
 
-// OverrideOf returns the entry of Overrides that is in force for a key at the instant: that of the
-// key, or else that of the longest prefix. It is false if there is none.
+// OverrideOf returns the entry of Overrides whose limit is in force for a key at the instant: that of
+// the key, or else that of the longest prefix. It is false if there is none.
 func (p *Policy) OverrideOf(key string, at time.Time) (o Override, ok bool) {
+	return p.overrideOf(key, func(o Override) bool { return o.Limits(at) })
+}
+
+// BanOf returns the end of the ban that an entry of Overrides has in force for a key at the instant,
+// or the zero time. It knows nothing of what Policy.Ban does, and of what is beside the policy.
+func (p *Policy) BanOf(key string, at time.Time) time.Time {
+	o, _ := p.overrideOf(key, func(o Override) bool { return !o.Ended(at) })
+	if !o.Bans(at) {
+		return time.Time{}
+	}
+	return o.BannedUntil
+}
+
+// overrideOf returns the entry of the key, or else that of the longest prefix, of those that count.
+func (p *Policy) overrideOf(key string, counts func(Override) bool) (o Override, ok bool) {
 	// An entry that ends in "*" stands for the prefix also if a key is spelled so.
 	own, exists := p.Overrides[key]
-	if _, isPrefix := OverriddenPrefix(key); exists && !isPrefix && !own.Ended(at) {
+	if _, isPrefix := OverriddenPrefix(key); exists && !isPrefix && counts(own) {
 		return own, true
 	}
 
 	longest := 0
 	for name, other := range p.Overrides {
 		prefix, is := OverriddenPrefix(name)
-		if is && len(prefix) > longest && strings.HasPrefix(key, prefix) && !other.Ended(at) {
+		if is && len(prefix) > longest && strings.HasPrefix(key, prefix) && counts(other) {
 			o, longest = other, len(prefix)
 		}
 	}
@@ -170,12 +188,19 @@ func withOverrides(p *Policy, beside *table, planned limitFunc) limitFunc {
 	own, fits := newTable(p.Overrides), fitsBeside(p)
 	return func(ctx context.Context, key string) (core.Limit, bool, error) {
 		var at instant
-		limit, matched := own.find(key, &at)
-		if other, n := beside.find(key, &at); n > 0 && n >= matched && fits(&other) {
-			limit, matched = other, n
+		found, matched := own.find(key, &at)
+		if other, n := beside.find(key, &at); n > 0 && n >= matched && (other.bans(&at) || fits(other.limit)) {
+			found, matched = other, n
 		}
-		if matched > 0 || planned == nil {
-			return limit, matched > 0, nil
+
+		switch {
+		case matched > 0 && found.bans(&at):
+			has := found.limits(&at) && fits(found.limit)
+			return found.limit.Value(), has, limiter.BannedUntil(time.UnixMicro(found.banned))
+		case matched > 0:
+			return found.limit.Value(), true, nil
+		case planned == nil:
+			return core.Limit{}, false, nil
 		}
 		return planned(ctx, key)
 	}
@@ -183,9 +208,10 @@ func withOverrides(p *Policy, beside *table, planned limitFunc) limitFunc {
 
 // fitsBeside returns the function that reports whether a valid limit may stand beside that of the
 // policy, as CheckOverride says with words. What is beside a policy changes apart from it.
-func fitsBeside(p *Policy) func(*core.Limit) bool {
+func fitsBeside(p *Policy) func(unique.Handle[core.Limit]) bool {
 	limit, cost := p.Limit, p.Cost.first()
-	return func(l *core.Limit) bool {
+	return func(of unique.Handle[core.Limit]) bool {
+		l := of.Value()
 		return l.Algorithm == limit.Algorithm && (l.Period == limit.Period || !l.Leased()) && cost <= l.Capacity()
 	}
 }

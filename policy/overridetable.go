@@ -29,8 +29,9 @@ type table struct {
 
 // ownLimit is an override. Equal limits are kept once in the process.
 type ownLimit struct {
-	limit unique.Handle[core.Limit]
-	until int64 // in microseconds since the Unix epoch, 0 for no end
+	limit  unique.Handle[core.Limit] // of the zero Limit for a ban alone
+	until  int64                     // of the limit, in microseconds since the Unix epoch, 0 for no end
+	banned int64                     // the end of a ban, 0 without one
 }
 
 // listOfPrefixes has the overrides of prefixes, without their "*", in alphabetic order. The texts
@@ -86,41 +87,52 @@ func (i *instant) before(end int64) bool {
 	return int64(*i) < end
 }
 
-// inForce reports whether the override has not ended.
-func (o *ownLimit) inForce(at *instant) bool { return o.until == 0 || at.before(o.until) }
+// noLimit is that of a ban alone.
+var noLimit = unique.Make(core.Limit{})
 
-// find returns the limit of a key: its own, or that of the longest prefix. matched compares what
+// bans reports whether the ban of the override is in force, and limits whether its limit is.
+func (o *ownLimit) bans(at *instant) bool { return o.banned != 0 && at.before(o.banned) }
+
+// limits is described at bans.
+func (o *ownLimit) limits(at *instant) bool {
+	return (o.until == 0 || at.before(o.until)) && o.limit != noLimit
+}
+
+// inForce reports whether anything of the override is.
+func (o *ownLimit) inForce(at *instant) bool { return o.bans(at) || o.limits(at) }
+
+// find returns the override of a key that is in force: its own, or that of the longest prefix. matched compares what
 // was found in several tables: it is 0 for nothing, the length of the prefix, or more than any for
 // the key itself.
-func (t *table) find(key string, at *instant) (limit core.Limit, matched int) {
+func (t *table) find(key string, at *instant) (own ownLimit, matched int) {
 	if t == nil {
-		return limit, 0
+		return own, 0
 	}
 
 	// The key itself comes before each prefix.
 	if shard := t.shard(key).Load(); shard != nil {
 		if o, ok := (*shard)[key]; ok && o.inForce(at) {
-			return o.limit.Value(), maxOverriddenKey + 1
+			return o, maxOverriddenKey + 1
 		}
 	}
 
 	list := t.prefixes.Load()
 	if list == nil {
-		return limit, 0
+		return own, 0
 	}
 
 	// All prefixes of the key come before it, and the longest is the last one that does, or an
 	// ancestor of the last one.
 	i := list.lastBefore(key)
 	if i < 0 {
-		return limit, 0
+		return own, 0
 	}
 	for common := commonLength(list.at(i), key); i >= 0; i = int(list.parents[i]) {
 		if n := len(list.at(i)); n <= common && list.own[i].inForce(at) {
-			return list.own[i].limit.Value(), n
+			return list.own[i], n
 		}
 	}
-	return limit, 0
+	return own, 0
 }
 
 // shard returns that of the key.
@@ -254,19 +266,28 @@ func (l *listOfPrefixes) add(prefix []byte, own ownLimit) {
 
 // own returns the form of an override in a table.
 func (o *Override) own() ownLimit {
-	end := int64(0)
-	if !o.Until.IsZero() {
-		end = cmp.Or(o.Until.UnixMicro(), -1) // which is as long ago, and not 0
+	return ownLimit{unique.Make(o.Limit), microsOf(o.Until), microsOf(o.BannedUntil)}
+}
+
+// microsOf returns an end in a table, 0 for the zero time.
+func microsOf(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
 	}
-	return ownLimit{unique.Make(o.Limit), end}
+	return cmp.Or(t.UnixMicro(), -1) // which is as long ago, and not 0
+}
+
+// timeOf is the inverse of microsOf.
+func timeOf(micros int64) (t time.Time) {
+	if micros != 0 {
+		t = time.UnixMicro(micros).UTC()
+	}
+	return t
 }
 
 // override is the inverse of own.
 func (o ownLimit) override() Override {
-	if o.until == 0 {
-		return Override{Limit: o.limit.Value()}
-	}
-	return Override{o.limit.Value(), time.UnixMicro(o.until).UTC()}
+	return Override{o.limit.Value(), timeOf(o.until), timeOf(o.banned)}
 }
 
 // all calls f for every entry, until f returns false.

@@ -1,0 +1,113 @@
+package policy_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/keyfuncs"
+	"github.com/headgate/headgate/limiter"
+	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/store/memstore"
+)
+
+// A ban is of a key or of a prefix, and a key's own entry comes before that of a prefix. The limit
+// of a key is there again when its ban ends.
+func TestOverridesBanKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		from := time.Now()
+		ban := func(limit string, d time.Duration) policy.Override {
+			o := policy.Override{BannedUntil: from.Add(d)}
+			if limit != "" {
+				var err error
+				if o.Limit, err = core.ParseLimit(limit); err != nil {
+					t.Fatal(err)
+				}
+			}
+			return o
+		}
+		p := byUser(t, "api")
+		p.Limit = limit(t, "10/1h")
+		p.Overrides = map[string]policy.Override{
+			"acme:1": ban("", time.Minute), "acme:2": ban("3/1h", time.Minute), "acme:3": {Limit: limit(t, "5/1h")},
+			"acme:4": ban("", time.Second), "acme:*": ban("", 2*time.Minute),
+		}
+		compiled, err := policy.Compile(p.Apps[0], policy.Set{p},
+			policy.Bindings{User: keyfuncs.UserID(userOf)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := limiter.MustNew(limiter.Config{Rules: compiled.Rules(), Store: memstore.MustNew(memstore.Options{})})
+		t.Cleanup(func() { l.Close() })
+
+		// Each row is what a request meets at once, after a minute, and after two: how long it is
+		// banned, or else the capacity of its limit.
+		for key, want := range map[string][3]any{
+			"acme:1": {time.Minute, time.Minute, int64(10)}, // then under the ban of the prefix
+			"acme:2": {time.Minute, int64(3), int64(3)},
+			"acme:3": {int64(5), int64(5), int64(5)},
+			"acme:4": {time.Second, time.Minute, int64(10)},
+			"acme:5": {2 * time.Minute, time.Minute, int64(10)},
+			"other":  {int64(10), int64(10), int64(10)},
+		} {
+			for i := range want {
+				at := from.Add(time.Duration(i) * time.Minute)
+				got := any(p.LimitOf(key, at).Capacity())
+				if end := p.BanOf(key, at); !end.IsZero() {
+					got = end.Sub(at)
+				}
+				if got != want[i] {
+					t.Errorf("%s after %d minutes: %v, want %v", key, i, got, want[i])
+				}
+			}
+		}
+
+		for i := range 3 {
+			time.Sleep(time.Until(from.Add(time.Duration(i) * time.Minute)))
+			for _, key := range []string{"acme:1", "acme:2", "acme:3", "acme:4", "acme:5", "other"} {
+				now := time.Now()
+				list, err := l.Peek(t.Context(), key)
+				if err != nil || len(list) != 1 {
+					t.Fatal(err, list)
+				}
+
+				d, end := list[0].Decision, p.BanOf(key, now)
+				if d.Banned != !end.IsZero() || d.Banned && d.RetryAfter != end.Sub(now) ||
+					!d.Banned && list[0].Limit != p.LimitOf(key, now) {
+					t.Errorf("%s after %d minutes: %+v", key, i, list[0])
+				}
+			}
+		}
+	})
+}
+
+// A ban beside a policy is in force and lifted like every override, and leaves the limit of its key.
+func TestFollowPutsBansBesidePoliciesInForce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &besideSource{}
+		a := byUser(t, "a")
+		a.Overrides = map[string]policy.Override{"own": {Limit: limit(t, "9/1m")}}
+		s.publish("1", a)
+		s.change("a/own=banned until 2000-01-01T00:00:10Z", "a/eve=banned until 2000-01-01T01:00:00Z, then 5/1m")
+		f, want := followBeside(t, s, quiet())
+
+		want("own a:banned")
+		want("eve a:banned")
+		want("bob a:100")
+
+		s.change("a/eve=5/1m", "a/bob=banned until 2000-01-01T01:00:00Z")
+		pollTwice()
+		want("eve a:5")
+		want("bob a:banned")
+
+		time.Sleep(time.Until(time.Date(2000, 1, 1, 0, 0, 10, 0, time.UTC)) - time.Microsecond)
+		want("own a:banned")
+		time.Sleep(time.Microsecond)
+		want("own a:9")
+
+		if got := f.Status().Overrides; got.LeftOut != 0 || got.Err != nil || got.Count != 3 {
+			t.Errorf("%+v", got)
+		}
+	})
+}
