@@ -7,11 +7,18 @@ import (
 
 	"github.com/headgate/headgate/cmd/headgate-console/internal/store"
 	"github.com/headgate/headgate/observe/events"
+	"github.com/headgate/headgate/policy/stats"
 )
 
 // Overview is what happened in a range: over time, by application and by policy.
 type Overview struct {
-	Traffic Traffic // of the requests
+	Traffic Traffic      // of the requests
+	Before  stats.Counts // the requests of the range of the same length before
+	Lately  Lately       // the requests of the moment
+
+	// Refusing has the policies that refused requests in the last five minutes, with their
+	// decisions in these, those that refused most first. It is empty if Redis does not answer.
+	Refusing []Sum
 
 	// Apps has the requests of each application, the busiest first.
 	Apps []Sum
@@ -45,13 +52,18 @@ func (s *Service) Overview(ctx context.Context, a Actor, q TrafficQuery) (o Over
 			return err
 		}
 
+		if o.Before, err = r.before(); err != nil {
+			return err
+		}
+		o.Lately, o.Refusing = r.lately(), r.refusing()
+
 		if err := o.addUp(r); err != nil {
 			return err
 		}
 
 		// The chart has widened the range to whole steps, and the changes are those in it.
 		q.From, q.To = o.Traffic.From, o.Traffic.To
-		o.Changes, o.MoreChanges, err = r.markers(q, maxChanges)
+		o.Changes, o.MoreChanges, err = r.markers(q, maxChanges, true)
 		return err
 	})
 	return o, err

@@ -153,11 +153,11 @@ type reading struct {
 	apps []string // in which the actor has a role, or the one of the query
 	all  bool     // apps are all applications
 
-	// live has the last minutes of each application. attach leaves only those of which the
+	// window has the last minutes of each application, and live those of them of which the
 	// database may lack counts.
-	live map[string][]stats.Minute
-	now  time.Time
-	late bool
+	window, live map[string][]stats.Minute
+	now          time.Time
+	late         bool
 }
 
 // readTraffic calls f in a read transaction, after it has read the last minutes from Redis.
@@ -249,12 +249,13 @@ func (r *reading) readLive() {
 		return
 	}
 
-	r.live = r.s.lastMinutes(r.ctx, r.apps)
-	r.late = len(r.live) < len(r.apps)
+	r.window = r.s.lastMinutes(r.ctx, r.apps)
+	r.live = maps.Clone(r.window)
+	r.late = len(r.window) < len(r.apps)
 
 	// The minutes are those of the server's clock.
 	for _, app := range r.apps {
-		minutes := r.live[app]
+		minutes := r.window[app]
 		if n := len(minutes); n > 0 && minute(minutes[n-1].Start) != minute(r.now) {
 			r.now = minutes[n-1].Start
 		}
@@ -581,6 +582,11 @@ type Marker struct {
 	Version int64
 	Action  string // as of Revision
 	Actor   string
+
+	// Created and Deleted report what became of the policy, and Changes the fields that differ, as
+	// far as the actor sees them. An overview alone has them.
+	Created, Deleted bool
+	Changes          []Change
 }
 
 // maxMarkers is the largest number of changes that are looked at for one answer.
@@ -594,14 +600,15 @@ func (s *Service) Markers(ctx context.Context, a Actor, q TrafficQuery) ([]Marke
 		if err := d.seesApp(q.App); err != nil {
 			return nil, err
 		}
-		list, _, err = d.markers(q, maxMarkers)
+		list, _, err = d.markers(q, maxMarkers, false)
 		return list, err
 	})
 }
 
 // markers looks at up to limit changes between q.From and q.To, the newest first. It returns those
-// that the actor sees, and whether there may be older ones.
-func (a *action) markers(q TrafficQuery, limit int) (list []Marker, more bool, err error) {
+// that the actor sees, and whether there may be older ones. differ says whether each has the fields
+// that differ, which costs the reading of both policies.
+func (a *action) markers(q TrafficQuery, limit int, differ bool) (list []Marker, more bool, err error) {
 	rows, err := a.RevisionsBetween(q.Policy, microseconds(q.From), microseconds(q.To), limit)
 	if err != nil {
 		return nil, false, err
@@ -612,9 +619,23 @@ func (a *action) markers(q TrafficQuery, limit int) (list []Marker, more bool, e
 		if err != nil {
 			return nil, false, err
 		}
-		if shown {
-			list = append(list, Marker{instant(row.At), row.Policy, row.Version, row.Action, row.Actor})
+		if !shown {
+			continue
 		}
+
+		m := Marker{At: instant(row.At), Policy: row.Policy, Version: row.Version, Action: row.Action, Actor: row.Actor,
+			Created: row.Before == "", Deleted: row.After == ""}
+		if differ && !m.Created && !m.Deleted {
+			r, err := a.revision(row)
+			if err != nil {
+				return nil, false, err
+			}
+			// What the actor did not see before cannot be compared.
+			if r.Before != nil {
+				m.Changes = r.Changes()
+			}
+		}
+		list = append(list, m)
 	}
 	return list, len(rows) == limit, nil
 }

@@ -1,0 +1,88 @@
+// This file has what an overview says of the moment, beside its range.
+
+package service
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/headgate/headgate/cmd/headgate-console/internal/store"
+	"github.com/headgate/headgate/policy/stats"
+)
+
+// Lately is what was decided in the newest span of which all counts have come.
+type Lately struct {
+	Span   time.Duration // 0 if nothing is known, because Redis does not answer
+	Counts stats.Counts  // of the requests
+}
+
+// LatelyRefused is how long a policy counts as refusing after it has refused a request.
+const LatelyRefused = 5 * time.Minute
+
+// lately returns what was decided in the last whole minute.
+func (r *reading) lately() (l Lately) {
+	if r.late {
+		return l
+	}
+	for _, app := range r.apps {
+		if n := len(r.window[app]); n > 1 {
+			l.Span = time.Minute
+			l.Counts.Add(r.window[app][n-2].Requests)
+		}
+	}
+	return l
+}
+
+// refusing returns what the policies decided in the last minutes that refused requests in them,
+// those that refused most first. The policies of each application are told apart.
+func (r *reading) refusing() []Sum {
+	type series struct{ app, policy string }
+	sums := map[series]Sum{}
+	last := int(LatelyRefused / time.Minute)
+
+	for _, app := range r.apps {
+		minutes := r.window[app]
+		for _, m := range minutes[max(0, len(minutes)-last):] {
+			for name, c := range m.Policies {
+				if !isRuleName(name) {
+					continue
+				}
+				sum := sums[series{app, name}]
+				sum.App, sum.Policy = app, name
+				sum.Counts.Add(c)
+				sums[series{app, name}] = sum
+			}
+		}
+	}
+
+	list := slices.Collect(maps.Values(sums))
+	list = slices.DeleteFunc(list, func(s Sum) bool { return refusedOf(s.Counts) == 0 })
+	slices.SortFunc(list, func(a, b Sum) int {
+		return cmp.Or(cmp.Compare(refusedOf(b.Counts), refusedOf(a.Counts)),
+			cmp.Compare(a.App, b.App), cmp.Compare(a.Policy, b.Policy))
+	})
+	return list
+}
+
+// before returns the requests of the range of the same length before the one of the reading.
+func (r *reading) before() (c stats.Counts, err error) {
+	earlier := *r
+	long := r.span.to - r.span.from
+	earlier.span.from, earlier.span.to = r.span.from-long, r.span.from
+
+	// Those of all applications together have rows of their own.
+	apps := r.apps
+	if r.all {
+		apps = []string{""}
+	}
+	for _, app := range apps {
+		sum, err := earlier.total(app, store.RequestSeries)
+		if err != nil {
+			return c, err
+		}
+		c.Add(sum.Counts)
+	}
+	return c, nil
+}

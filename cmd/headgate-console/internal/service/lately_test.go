@@ -1,0 +1,92 @@
+package service
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/observe/events"
+	"github.com/headgate/headgate/policy/stats"
+)
+
+// An overview has what was decided in the last whole minute, who refuses, and the range before.
+func TestOverviewOfTheMoment(t *testing.T) {
+	everyEngine(t, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		now := w.clock.now().Truncate(time.Minute)
+		w.must(w.Ledger().Record(ctx, "a", minuteWith(now.Add(-90*time.Minute), 7, 3)))
+
+		// The refusal of six minutes ago is not of now, and what is in shadow refuses nothing.
+		decided := func(at time.Duration, n int64, c map[string]stats.Counts) stats.Minute {
+			return stats.Minute{Start: now.Add(at), Requests: stats.Counts{events.Allowed: n}, Policies: c}
+		}
+		w.fleet.minutes = map[string][]stats.Minute{
+			"a": {
+				decided(-6*time.Minute, 9, map[string]stats.Counts{"old": {events.Refused: 50}}),
+				decided(-4*time.Minute, 9, map[string]stats.Counts{"p": {events.Banned: 2}, "": {events.Refused: 99}}),
+				decided(-3*time.Minute, 9, nil), decided(-2*time.Minute, 9, nil),
+				decided(-time.Minute, 60, map[string]stats.Counts{"p": {events.Allowed: 4},
+					"q": {events.ShadowRefused: 9}}),
+				decided(0, 5, map[string]stats.Counts{"p": {events.Refused: 1}}),
+			},
+			"b": {decided(-time.Minute, 30, map[string]stats.Counts{"p": {events.Denied: 8}}), decided(0, 1, nil)},
+		}
+
+		viewer := w.person("viewer", map[string]Role{"a": Viewer})
+		for _, row := range []struct {
+			who      Actor
+			app      string
+			refusing string
+			lately   int64
+		}{
+			{w.admin, "", "b/p:8-8 a/p:7-3 ", 90}, {w.admin, "a", "a/p:7-3 ", 60}, {viewer, "", "a/p:7-3 ", 60},
+		} {
+			o := must(w.Overview(ctx, row.who, TrafficQuery{App: row.app, Last: time.Hour}))
+			if got := told(o.Refusing); got != row.refusing || o.Lately.Span != time.Minute ||
+				o.Lately.Counts.Total() != row.lately || o.Before.Total() != 10 || o.Before[events.Refused] != 3 {
+				t.Errorf("%s, %q: %s, %+v, before %v", row.who.user, row.app, got, o.Lately, o.Before)
+			}
+		}
+
+		// Nothing is said of now without Redis.
+		w.fleet.err = errors.New("away")
+		w.fleet.minutes = nil
+		if o := must(w.Overview(ctx, w.admin, TrafficQuery{})); o.Lately.Span != 0 || o.Refusing != nil {
+			t.Errorf("without Redis it tells %+v and %v", o.Lately, o.Refusing)
+		}
+	})
+}
+
+// An overview says what a change changed, as far as the actor sees the policy before it.
+func TestOverviewTellsChanges(t *testing.T) {
+	everyEngine(t, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		p := w.create(sample("p", "a"))
+		w.clock.pass(time.Second)
+		p.Limit = core.MustParseLimit("8/1m")
+		p = must(w.UpdatePolicy(ctx, w.admin, p))
+		w.clock.pass(time.Second)
+		p.Apps = []string{"b"}
+		p = must(w.UpdatePolicy(ctx, w.admin, p))
+		w.clock.pass(time.Second)
+		w.must(w.DeletePolicy(ctx, w.admin, "p", p.Version))
+
+		told := func(a Actor) (text string) {
+			for _, m := range must(w.Overview(ctx, a, TrafficQuery{})).Changes {
+				text += fmt.Sprint(m.Version, m.Created, m.Deleted, m.Changes, " ")
+			}
+			return text
+		}
+		if got := told(w.admin); got != "4 false true [] 3 false false [{apps a b}] "+
+			"2 false false [{limit 100/1m 8/1m}] 1 true false [] " {
+			t.Errorf("the administrator reads %s", got)
+		}
+
+		// Who does not see the policy before its move is told that it changed, and not how.
+		if got := told(w.person("of-b", map[string]Role{"b": Viewer})); got != "4 false true [] 3 false false [] " {
+			t.Errorf("a viewer of b reads %s", got)
+		}
+	})
+}
