@@ -225,6 +225,7 @@ func (j *journey) watch() {
 	b.shows("Passed", "5")
 	b.shows("Refused", "5")
 
+	b.unfold("2 of 2 in force · all clocks right · all ask Redis")
 	b.reads("Published: " + j.version)
 	if n := strings.Count(b.text(), "up to date"); n != len(j.fleet.shops) {
 		j.t.Errorf("%d instances are up to date, want %d\n%s", n, len(j.fleet.shops), b.text())
@@ -238,6 +239,7 @@ func (j *journey) watch() {
 	}
 
 	j.tellApart()
+	j.leaveOut()
 	j.exact()
 
 	// The bars of each range are of another length, and all of them have
@@ -249,34 +251,67 @@ func (j *journey) watch() {
 		if here := eval[string](b, `document.querySelector(".ranges [aria-current]").textContent`); here != r.words {
 			j.t.Errorf("the range is %q, want %s", here, r.words)
 		}
-		b.reads("each bar is " + r.step)
+		b.reads("each step is " + r.step)
 		b.shows("Refused", "5")
 	}
 }
 
-// tellApart checks that the kinds of requests have different patterns, and different colours.
+// tellApart checks that the kinds of requests have different colours, and different patterns when
+// the reader chooses them.
 func (j *journey) tellApart() {
 	j.t.Helper()
+	b := j.tab
 
-	// The pattern is what a user who sees no colours goes by.
-	fills := eval[[]string](j.tab, `[...document.querySelectorAll("#tiles .swatch rect")].map((r) => {
-		const pattern = document.querySelector(r.getAttribute("fill").slice(4, -1));
-		return pattern.getAttribute("patternTransform") + pattern.innerHTML;
-	})`)
+	const fills = `[...document.querySelectorAll(".patterns pattern")].map((p) =>
+		p.getAttribute("patternTransform") + [...p.children].filter((shape) => getComputedStyle(shape).display !== "none")
+			.map((shape) => shape.outerHTML).join(""))`
+	// Without a choice the areas are solid.
+	plain := eval[[]string](b, fills)
+	b.press("With patterns")
+	b.reads("Without patterns")
+	patterns := eval[[]string](b, fills)
 
 	// The style sheet has the colours, so they are read as computed.
-	inks := eval[[]string](j.tab,
-		`[...document.querySelectorAll("#tiles .swatch rect")].map((r) => getComputedStyle(document.querySelector(r.getAttribute("fill").slice(4, -1) + " .ink")).fill)`)
-
-	for _, list := range [][]string{fills, inks} {
+	inks := eval[[]string](b,
+		`[...document.querySelectorAll(".patterns .ink")].map((ink) => getComputedStyle(ink).fill)`)
+	for _, list := range [][]string{patterns, inks} {
 		different := map[string]bool{}
 		for _, s := range list {
 			different[s] = true
 		}
-		if len(list) != 5 || len(different) != len(list) {
-			j.t.Errorf("passed, degraded, shadow, refused and errors are drawn as %q", list)
+		if len(list) != 7 || len(different) != len(list) {
+			j.t.Errorf("the kinds are drawn as %q", list)
 		}
 	}
+	if strings.Contains(strings.Join(plain, ""), "gap") {
+		j.t.Errorf("without patterns the areas are %q", plain)
+	}
+
+	b.press("Without patterns")
+	b.reads("With patterns")
+}
+
+// leaveOut leaves a series out of the chart by a click, and shows it again.
+func (j *journey) leaveOut() {
+	j.t.Helper()
+	b := j.tab
+	areas := func(want string) {
+		b.until("the chart has "+want, func() bool {
+			const drawn = `[...document.querySelectorAll(".area")].map((a) => a.getAttribute("fill")).join(" ")`
+			return eval[string](b, drawn) == want
+		})
+	}
+
+	// What is left out is so in the address, and not in the sums of the legend.
+	areas("url(#k-refused) url(#k-passed)")
+	b.do(b.hit(named("Passed 5: leave it out")))
+	areas("url(#k-refused)")
+	if at := eval[string](b, `location.search`); !strings.Contains(at, "without=passed") {
+		j.t.Errorf("the address is %q", at)
+	}
+	b.shows("Passed", "5")
+	b.do(b.hit(named("Passed 5, left out: show it")))
+	areas("url(#k-refused) url(#k-passed)")
 }
 
 // exact checks the numbers of the bars, which add up to five requests that passed and five that
@@ -287,12 +322,15 @@ func (j *journey) exact() {
 	b := j.tab
 	if b.keyboard {
 		b.unfold("The numbers, by a minute")
+		b.until("the numbers are there", func() bool {
+			return eval[bool](b, `!!document.querySelector("#numbers td")`)
+		})
 	}
 
 	// Requests may fall into two minutes, so only the sum is certain.
 	sum := map[string]int{}
 	for _, minute := range eval[[]string](b,
-		`[...document.querySelectorAll(".bar:has(rect)")].map((bar) => bar.id.replace("bar-", ""))`) {
+		`[...document.querySelectorAll(".bars i")].filter((bar) => /\d/.test(bar.dataset.n)).map((bar) => bar.id.replace("bar-", ""))`) {
 		for kind, n := range j.numbers(minute) {
 			sum[kind] += n
 		}
@@ -323,10 +361,10 @@ func (j *journey) numbers(minute string) map[string]int {
 			document.getElementById("bar-%s").getBoundingClientRect())`, minute))
 		b.do(chromedp.MouseEvent(input.DispatchMouseEventTypeMouseMoved, at[0], at[1]))
 
-		list = eval[map[string]int](b, fmt.Sprintf(`Object.fromEntries(
-			[...document.querySelectorAll("#bar-%s .tip b")].flatMap((n) => n.checkVisibility()
+		list = eval[map[string]int](b, `Object.fromEntries(
+			[...document.querySelectorAll(".tip b")].flatMap((n) => n.checkVisibility()
 				? [[n.parentElement.innerText.match(/[A-Z][a-z]+/)[0], Number(n.textContent)]] : [])
-		)`, minute))
+		)`)
 		return len(list) > 0
 	})
 	return list

@@ -236,13 +236,13 @@ func (b *tab) reads(texts ...string) {
 	}
 }
 
-// figure returns the value under a heading, or "".
+// figure returns the sum of a kind of requests in the legend of the chart, or "".
 func (b *tab) figure(name string) string {
 	b.t.Helper()
-	return eval[string](b, fmt.Sprintf(`[...document.querySelectorAll("dl > div")]
-		.filter((d) => d.querySelector("dt").textContent.trim() === %q)
-		.map((d) => d.querySelector("dd").textContent)
-		.join()`, name))
+	return eval[string](b, fmt.Sprintf(`[...document.querySelectorAll("#series a")]
+		.filter((a) => a.innerText.trim().startsWith(%q))
+		.map((a) => a.querySelector("b").textContent)
+		.join()`, name+" "))
 }
 
 // shows checks that a figure has a value, at once or soon.

@@ -2,22 +2,27 @@ package web
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
 	"github.com/headgate/headgate/internal/drawing"
 )
 
-// chart is a bar for each step of a range, as high as the requests a second in it. Places are
-// in percent, so that a chart fits any width without a change of its text and lines.
+// chart has an area for each kind of requests, on each other, and a bar for each step of a range.
+// Areas are as high as the requests a second in a step. Places are in percent, so that a chart fits
+// any width without a change of its text and lines.
 type chart struct {
 	Y, X    []axisTick
+	Areas   []area
 	Bars    []bar
 	Marks   []mark
-	Shown   []kind // that have requests
+	Shown   []kind // that have requests, and are not left out
 	Text    string // for people who cannot see it
 	Step    string
+	Seconds int64  // that a step has
 	Counted string // "requests" or "decisions"
 }
 
@@ -33,25 +38,36 @@ type axisTick struct {
 type bar struct {
 	ID       int64 // stays while the range moves on
 	From, To time.Time
-	Late     bool // its tip is on the left
 	Open     bool // the step has not ended
 	Rate     string
 	figures
-	Blocks []block
 }
 
-// block is a part of a bar.
+// area is what the bars have of a kind and of those below it. One of those below is drawn over it.
+type area struct {
+	Class string
+	Path  string // over a width of a unit for each bar, and a height of 100
+}
+
+// block is a part of a bar that lies on its side.
 type block struct{ Class, Y, Height string }
 
-// mark has the changes of policies in a step.
+// mark has the changes of policies about a step.
 type mark struct {
 	At      string
 	ID      int64
 	Changes []service.Marker
 }
 
-// Link leads to the history of the policy that was changed last.
-func (m mark) Link() string { return policyPath(m.Changes[0].Policy) + "/history" }
+// Link leads to the history of the policy that was changed, or to the list of several.
+func (m mark) Link() string {
+	for _, c := range m.Changes {
+		if c.Policy != m.Changes[0].Policy {
+			return "#changes"
+		}
+	}
+	return policyPath(m.Changes[0].Policy) + "/history"
+}
 
 // Words says what a mark stands for.
 func (m mark) Words() string {
@@ -67,21 +83,22 @@ func (m mark) Words() string {
 // slightest is the least height of a block, which can still be seen.
 const slightest = 0.6
 
-// chartOf draws traffic, with changes of policies.
-func chartOf(t service.Traffic, changes []service.Marker, counted string) chart {
-	c := chart{Step: stepWords(t.Step), Counted: counted}
-	highest, total := 0.0, figuresOf(t.Total)
+// chartOf draws traffic, with changes of policies and without the kinds of some classes.
+func chartOf(t service.Traffic, changes []service.Marker, counted string, without ...string) chart {
+	c := chart{Step: stepWords(t.Step), Seconds: int64(t.Step / time.Second), Counted: counted}
+	total := figuresOf(t.Total)
 
-	// The legend has the kinds that there are. A kind without requests would only explain a colour
-	// that is not there.
+	// A kind without requests would only explain a colour that is not there.
 	for _, p := range total.Parts {
-		if p.N > 0 {
+		if p.N > 0 && !slices.Contains(without, p.Class) {
 			c.Shown = append(c.Shown, p.kind)
 		}
 	}
 
+	highest := 0.0
 	for _, p := range t.Points {
-		highest = max(highest, float64(p.Counts.Total())/seconds(p, t))
+		c.Bars = append(c.Bars, barOf(p, t))
+		highest = max(highest, float64(c.shownOf(figuresOf(p.Counts)))/seconds(p, t))
 	}
 
 	values := drawing.Ticks(highest)
@@ -90,13 +107,9 @@ func chartOf(t service.Traffic, changes []service.Marker, counted string) chart 
 		c.Y = append(c.Y, axisTick{At: percent(100 - v/end*100), Words: drawing.Short(v)})
 	}
 
-	// The tip of a bar in the right half opens to the left, so that it stays within the chart.
-	for i, p := range t.Points {
-		c.Bars = append(c.Bars, barOf(p, t, end, 2*i >= len(t.Points)))
-	}
-
 	c.X, c.Marks = timeAxis(t), marksOf(t, changes)
-	c.Text = fmt.Sprintf("Bars of %s from %s to %s UTC: %s %s, at most %s a second. %s were refused, "+
+	c.addAreas(t, end)
+	c.Text = fmt.Sprintf("Steps of %s from %s to %s UTC: %s %s, at most %s a second. %s were refused, "+
 		"%d changes of policies are marked. The numbers follow in a table.",
 		c.Step, t.From.Format("2006-01-02 15:04"), t.To.Format("2006-01-02 15:04"), digits(total.All), counted,
 		rate(highest), digits(total.Of("refused")), len(changes))
@@ -104,36 +117,80 @@ func chartOf(t service.Traffic, changes []service.Marker, counted string) chart 
 	return c
 }
 
+// shownOf returns how many requests are of the kinds that are shown.
+func (c *chart) shownOf(f figures) (n int64) {
+	for _, k := range c.Shown {
+		n += f.Of(k.Class)
+	}
+	return n
+}
+
+// addAreas adds the areas, the highest first. end is the number at the top of the axis.
+func (c *chart) addAreas(t service.Traffic, end float64) {
+	heights := make([]float64, len(c.Bars)) // of the kinds up to the one that is added
+
+	for _, k := range c.Shown {
+		var path strings.Builder
+		path.WriteString("M0 100")
+		last := ""
+		for i, b := range c.Bars {
+			if n := b.Of(k.Class); n > 0 {
+				heights[i] += max(slightest, float64(n)/seconds(t.Points[i], t)/end*100)
+			}
+
+			// Steps of one height are one line.
+			if y := decimal(max(0, 100-heights[i])); y != last {
+				if i > 0 {
+					fmt.Fprintf(&path, "H%d", i)
+				}
+				path.WriteString("V" + y)
+				last = y
+			}
+		}
+		fmt.Fprintf(&path, "H%dV100z", len(c.Bars))
+		c.Areas = append(c.Areas, area{k.Class, path.String()})
+	}
+	slices.Reverse(c.Areas)
+}
+
+// Scale maps the width of a unit for each bar, and a height of 100, onto 1 by 1.
+func (c chart) Scale() string {
+	return strconv.FormatFloat(1/float64(max(1, len(c.Bars))), 'f', 6, 64) + " .01"
+}
+
+// Kinds lists the kinds that are shown for the script: "passed Passed,refused Refused".
+func (c chart) Kinds() string {
+	var list []string
+	for _, k := range c.Shown {
+		list = append(list, k.Class+" "+k.Words)
+	}
+	return strings.Join(list, ",")
+}
+
+// Numbers lists the counts of a bar for the script, by kind, without those of 0.
+func (c chart) Numbers(b bar) string {
+	var list []string
+	for _, k := range c.Shown {
+		list = append(list, number(b.Of(k.Class)))
+	}
+	return strings.Join(list, " ")
+}
+
 // seconds returns how long a point has lasted.
 func seconds(p service.Point, t service.Traffic) float64 {
-	if past := t.Now.Sub(p.At); past >= time.Second && past < t.Step {
+	// Counts come up to some seconds late, which would be most of a short step.
+	if past := t.Now.Sub(p.At); t.Step >= time.Minute && past >= time.Second && past < t.Step {
 		return past.Seconds()
 	}
 	return t.Step.Seconds()
 }
 
-// barOf returns the bar of a point. end is the number at the top of the axis. late says that the
-// bar is in the right half.
-func barOf(p service.Point, t service.Traffic, end float64, late bool) bar {
-	b := bar{ID: p.At.Unix() / 60, From: p.At, To: p.At.Add(t.Step), Late: late, figures: figuresOf(p.Counts)}
+// barOf returns the bar of a point. The rate of a step that has not ended is that so far.
+func barOf(p service.Point, t service.Traffic) bar {
+	b := bar{ID: p.At.Unix() / int64(min(t.Step, time.Minute)/time.Second), From: p.At, To: p.At.Add(t.Step),
+		figures: figuresOf(p.Counts)}
 	b.Open = !t.Now.Before(b.From) && t.Now.Before(b.To)
-
-	// The bar of the step that has not ended is as high as its rate so far.
-	long := seconds(p, t)
-	b.Rate = rate(float64(b.All) / long)
-
-	// The blocks are stacked from the ground, which is at 100 percent.
-	top := 100.0
-	for _, part := range b.Parts {
-		if part.N == 0 {
-			continue
-		}
-
-		high := max(slightest, float64(part.N)/long/end*100)
-		top -= high
-		b.Blocks = append(b.Blocks, block{part.Class, percent(max(0, top)), percent(high)})
-	}
-
+	b.Rate = rate(float64(b.All) / seconds(p, t))
 	return b
 }
 
@@ -151,16 +208,22 @@ func timeAxis(t service.Traffic) (list []axisTick) {
 	return list
 }
 
-// marksOf groups the changes by the step in which they were made.
+// apart is how far the marks of changes are from each other at least, as a part of the range.
+const apart = 0.03
+
+// marksOf groups the changes by the step in which they were made, or by several where their marks
+// would lie on each other.
 func marksOf(t service.Traffic, changes []service.Marker) (list []mark) {
+	near := max(1, int64(apart*float64(t.To.Sub(t.From))/float64(t.Step)))
+
 	for _, m := range changes { // the newest first
 		if m.At.Before(t.From) || !m.At.Before(t.To) {
 			continue
 		}
 
-		// The changes are in order, so those of one step follow each other.
+		// The changes are in order, so those of one mark follow each other.
 		id := int64(m.At.Sub(t.From) / t.Step)
-		if n := len(list); n > 0 && list[n-1].ID == id {
+		if n := len(list); n > 0 && list[n-1].ID-id < near {
 			list[n-1].Changes = append(list[n-1].Changes, m)
 			continue
 		}
@@ -184,9 +247,14 @@ func place(t service.Traffic, at time.Time) string {
 
 func percent(v float64) string { return strconv.FormatFloat(v, 'f', 2, 64) + "%" }
 
+// decimal writes a height with one decimal at most.
+func decimal(v float64) string { return strings.TrimSuffix(strconv.FormatFloat(v, 'f', 1, 64), ".0") }
+
 // stepWords names a step.
 func stepWords(d time.Duration) string {
 	switch {
+	case d < time.Minute:
+		return plural(int64(d/time.Second), "second", "seconds")
 	case d == time.Minute:
 		return "a minute"
 	case d == time.Hour:

@@ -3,7 +3,9 @@ package web
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
@@ -19,11 +21,41 @@ type fleetView struct {
 	Current  int // that run the published version
 	Troubled int // that need attention
 
+	WrongClocks, Alone, Asking, Leaving int // that are as these say
+
 	leaving map[string]int // those that run the published version without a policy, by its name
 }
 
 // Further returns how many instances are not shown.
 func (f fleetView) Further() int { return f.All - len(f.Shown) }
+
+// maxTrouble is the largest number of instances that the line of all instances tells about.
+const maxTrouble = 5
+
+// Trouble returns the first instances that need attention.
+func (f fleetView) Trouble() []instance { return f.Shown[:min(f.Troubled, len(f.Shown), maxTrouble)] }
+
+// Line says in short how the instances are.
+func (f fleetView) Line() string {
+	list := []string{fmt.Sprintf("%d of %d in force", f.Current, f.All)}
+	if f.WrongClocks == 0 {
+		list = append(list, "all clocks right")
+	} else {
+		list = append(list, plural(int64(f.WrongClocks), "clock", "clocks")+" wrong")
+	}
+
+	// What an instance of an earlier version does not report is not said of all.
+	switch {
+	case f.Alone > 0:
+		list = append(list, digits(int64(f.Alone))+" without Redis")
+	case f.Asking == f.All:
+		list = append(list, "all ask Redis")
+	}
+	if f.Leaving > 0 {
+		list = append(list, digits(int64(f.Leaving))+" without some policy")
+	}
+	return strings.Join(list, " · ")
+}
 
 // instance is a program that follows the policies.
 type instance struct {
@@ -68,6 +100,26 @@ func (i instance) Silent() string {
 	return i.Age.Truncate(time.Second).String()
 }
 
+// Wrong says what is not as it should be with the instance.
+func (i instance) Wrong() string {
+	var list []string
+	if i.Refused != "" {
+		list = append(list, strings.TrimSpace("refuses version "+i.Refused+": "+i.Error))
+	} else if !i.Current {
+		list = append(list, "not yet up to date")
+	}
+	if off := i.Off(); off != "" {
+		list = append(list, "its clock is "+off)
+	}
+	if i.Alone() {
+		list = append(list, "decided by "+i.Decides())
+	}
+	if out := i.LeavesOut(); out != "" {
+		list = append(list, out)
+	}
+	return strings.Join(list, "; ")
+}
+
 // Decides says what decides for the instance.
 func (i instance) Decides() string {
 	return cmp.Or(vocabulary.Decides[i.Store], vocabulary.Decides[""])
@@ -83,6 +135,21 @@ func (i instance) troubled() bool {
 
 // without counts the instances that leave out a policy as such in which it is not in force.
 func (f *fleetView) without(name string) { f.Current -= f.leaving[name] }
+
+// count adds an instance to the numbers of those that are as it is.
+func (f *fleetView) count(i instance) {
+	for _, c := range []struct {
+		number *int
+		is     bool
+	}{
+		{&f.Troubled, i.troubled()}, {&f.WrongClocks, i.Off() != ""}, {&f.Alone, i.Alone()},
+		{&f.Asking, i.Store == "store"}, {&f.Leaving, i.LeavesOut() != ""},
+	} {
+		if c.is {
+			*c.number++
+		}
+	}
+}
 
 // maxInstances is the largest number of instances that are shown.
 const maxInstances = 50
@@ -122,9 +189,7 @@ func (r *request) fleetView(apps ...string) (f fleetView, err error) {
 				f.leaving[l.Policy]++
 			}
 		}
-		if seen.troubled() {
-			f.Troubled++
-		}
+		f.count(seen)
 	}
 
 	// Those that need attention come first, so that none of them is cut off for one that needs

@@ -69,7 +69,10 @@ type frame struct {
 	Unable  unable
 	About   string // the policy that the page is about, or ""
 	Full    bool   // the disk is full
-	Body    any
+
+	Patterned bool // areas have patterns beside their colours
+
+	Body any
 
 	App      string    // that is chosen, or "" for all
 	Apps     []appLink // to choose from
@@ -125,6 +128,7 @@ func (r *request) frame(title string) frame {
 		Title: title, Section: section, User: r.access.User, Groups: groups(section, r.access.CanManage()),
 		Ready: r.access.User != "" && !r.access.MustChangePassword && !r.access.MustSetUpSecondFactor,
 		Done:  vocabulary.Done[r.query("done")], Full: r.access.User != "" && r.Service.Full(),
+		Patterned: r.patterned(),
 	}
 }
 

@@ -3,6 +3,8 @@ package web
 import (
 	"net/http"
 	"net/url"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
@@ -42,7 +44,7 @@ func (r *request) rangesOf(path string, keep url.Values) (q service.TrafficQuery
 	}
 	for i, known := range ranges {
 		// The map of the caller is not written to: every link has a range of its own.
-		u := given(map[string]string{"app": keep.Get("app"), "range": known.name})
+		u := given(map[string]string{"app": keep.Get("app"), "range": known.name, "without": keep.Get("without")})
 		links = append(links, rangeLink{known.words, path + "?" + u.Encode(), i == chosen})
 	}
 
@@ -56,28 +58,38 @@ type overview struct {
 	Apps   []service.App
 	Range  string
 	Ranges []rangeLink
+	Long   string // the range in words, such as "1 hour"
 	Every  bool   // the browser reloads the page without JavaScript
+	Polls  bool   // the range moves on quickly enough for that
 	Query  string // of this page
 	CanAdd bool   // the actor owns some application
 
 	Manager bool // the actor may add applications
 
-	Redis       bool // there is one
-	From, To    time.Time
-	Total       figures
-	Rate        string
-	Lost        int64
-	Late        bool
-	Chart       chart
+	Redis        bool // there is one
+	From, To     time.Time
+	Total        figures
+	Figures      []figure
+	Lost         int64
+	Late         bool
+	Series       []series
+	Chart        chart
+	Refusing     []refusing
+	MoreRefusing int64 // policies that refuse and are not shown
+
 	ByApp       []sumRow
 	ByPolicy    []sumRow
 	More        int  // policies that are not shown
 	TooMany     bool // policies to show any
-	Changes     []service.Marker
+	Changes     []changeGroup
 	MoreChanges bool
 	CSV         string // the address of the file
+	Patterned   bool   // the areas have patterns
 	Fleet       fleetView
 	Work        work
+
+	// folded are the parts whose content is sent, by their ids. nil means that all are.
+	folded []string
 }
 
 // sumRow has the counts of an application or of a policy.
@@ -88,17 +100,31 @@ type sumRow struct {
 	Blocks []block // from left to right
 }
 
-// maxSums is the largest number of policies or applications that are shown, and maxMarked the
-// largest number of changes in the list below the chart.
+// series is a kind of requests in the legend of the chart.
+type series struct {
+	kindCount
+	Out  bool   // it is left out
+	Link string // to the page with it left out, or shown again
+}
+
+// maxSums is the largest number of policies or applications that are shown, maxGroups the largest
+// number of lines about changes, and maxRefusing that of the policies that refuse now.
 const (
-	maxSums   = 50
-	maxMarked = 20
+	maxSums     = 50
+	maxGroups   = 6
+	maxRefusing = 8
 )
 
 // Empty reports whether there is nothing to show, and nothing was set up.
 func (o overview) Empty() bool { return o.Total.All == 0 && o.Work.Version == 0 }
 
-func (o overview) refresh() int { return reload(o.Every) }
+// Unfolded reports whether the content of a part that can be folded is sent.
+func (o overview) Unfolded(id string) bool { return o.folded == nil || slices.Contains(o.folded, id) }
+
+// Look reports whether some instance needs attention.
+func (o overview) Look() bool { return o.Fleet.Troubled > 0 }
+
+func (o overview) refresh() int { return reload(o.Every && o.Polls) }
 
 // reload returns after how many seconds a browser without JavaScript reloads a page.
 func reload(every bool) int {
@@ -109,6 +135,9 @@ func reload(every bool) int {
 }
 
 func trafficPage(r *request) error {
+	if r.req.URL.Query().Has("patterns") {
+		return r.choosePatterns()
+	}
 	o, err := r.overview()
 	if err != nil {
 		return err
@@ -116,17 +145,39 @@ func trafficPage(r *request) error {
 	return r.show(http.StatusOK, "traffic", "Traffic", o)
 }
 
-// liveTraffic answers with the part of the page that the script reloads.
+// liveTraffic answers with the part of the page that the script reloads. Of what is folded the
+// script has no use.
 func liveTraffic(r *request) error {
 	o, err := r.overview()
 	if err != nil {
 		return err
 	}
+	o.folded = append([]string{}, r.req.URL.Query()["open"]...)
 	return r.fragment("traffic", "live", o)
 }
 
+// patternsCookie returns the name of the cookie of the choice of patterns.
+func (r *request) patternsCookie() string { return r.Cookie() + "-patterns" }
+
+// patterned reports whether the reader has chosen patterns, which tell areas apart without colours.
+func (r *request) patterned() bool { return r.cookie(r.patternsCookie()) == "on" }
+
+// choosePatterns remembers whether areas have patterns, and shows the page again.
+func (r *request) choosePatterns() error {
+	u := r.req.URL.Query()
+	if u.Get("patterns") == "on" {
+		r.setCookie(&http.Cookie{Name: r.patternsCookie(), Value: "on", Expires: r.Clock().Add(service.DeviceLife)})
+	} else {
+		r.dropCookie(r.patternsCookie())
+	}
+	u.Del("patterns")
+	http.Redirect(r.w, r.req, "/?"+u.Encode(), http.StatusSeeOther)
+	return nil
+}
+
 func (r *request) overview() (o overview, err error) {
-	o = overview{Every: r.query("refresh") != "", Manager: r.access.CanManage(), Redis: r.Fleet != nil}
+	o = overview{Every: r.query("refresh") != "", Manager: r.access.CanManage(), Redis: r.Fleet != nil,
+		Patterned: r.patterned()}
 	ctx := r.req.Context()
 	if o.Apps, err = r.apps(); err != nil {
 		return o, err
@@ -144,11 +195,12 @@ func (r *request) overview() (o overview, err error) {
 	}
 
 	o.CanAdd = ownsSome(o.Apps)
-	keep := given(map[string]string{"app": o.App})
+	without := o.leftOut(r.query("without"))
+	keep := given(map[string]string{"app": o.App, "without": strings.Join(without, ",")})
 	var q service.TrafficQuery
 	q, o.Range, o.Ranges = r.rangesOf("/", keep)
 	keep.Set("range", o.Range)
-	o.Query = keep.Encode()
+	o.Query, o.Polls = keep.Encode(), q.Last < 24*time.Hour
 
 	p, err := r.Service.Publishing(ctx, r.actor)
 	if err != nil {
@@ -162,29 +214,46 @@ func (r *request) overview() (o overview, err error) {
 		return o, err
 	}
 
-	o.fill(seen)
-	o.Fleet, err = r.fleetView(keep["app"]...)
+	o.fill(seen, without)
+	o.addSeries(keep, without)
+	if err := r.addRefusing(&o, seen.Refusing); err != nil {
+		return o, err
+	}
+
+	o.Fleet, err = r.fleetView(given(map[string]string{"app": o.App})["app"]...)
 	if o.Fleet.Away {
 		o.Fleet.Label = o.Work.Label // as the database knows it
 	}
 	return o, err
 }
 
+// leftOut returns the classes of kinds that an address leaves out of the chart.
+func (o *overview) leftOut(text string) (list []string) {
+	named := strings.Split(text, ",")
+	for _, k := range kinds {
+		if slices.Contains(named, k.Class) {
+			list = append(list, k.Class)
+		}
+	}
+	return list
+}
+
 // fill shows what the service has seen.
-func (o *overview) fill(seen service.Overview) {
+func (o *overview) fill(seen service.Overview, without []string) {
 	t := seen.Traffic
 	o.From, o.To, o.Lost, o.Late = t.From, t.To, t.Lost, t.Late
 	o.Total = figuresOf(t.Total)
+	o.Chart = chartOf(t, seen.Changes, "requests", without...)
 
 	// A range that reaches into the future is averaged over the part that has passed.
 	past := min(t.To.Sub(t.From), max(t.Now.Sub(t.From), time.Second))
-	o.Rate = rate(float64(o.Total.All) / past.Seconds())
-	o.Chart = chartOf(t, seen.Changes, "requests")
+	o.Long = rangeWords(o.Ranges)
+	o.Figures = topFigures(o.Total, figuresOf(seen.Before), seen.Lately, past, o.Long)
 
 	o.TooMany = seen.TooMany
-	o.Changes, o.MoreChanges = seen.Changes, seen.MoreChanges
-	if len(o.Changes) > maxMarked {
-		o.Changes, o.MoreChanges = o.Changes[:maxMarked], true
+	o.Changes, o.MoreChanges = changeGroups(seen.Changes), seen.MoreChanges
+	if len(o.Changes) > maxGroups {
+		o.Changes, o.MoreChanges = o.Changes[:maxGroups], true
 	}
 
 	o.CSV = csvPath(o.App, "", t)
@@ -210,6 +279,30 @@ func (o *overview) fill(seen service.Overview) {
 		}
 
 		o.ByPolicy = append(o.ByPolicy, sumRowOf(s, link))
+	}
+}
+
+// rangeWords returns the words of the range that was chosen.
+func rangeWords(links []rangeLink) string {
+	return links[slices.IndexFunc(links, func(l rangeLink) bool { return l.Here })].Words
+}
+
+// addSeries adds the legend, whose links leave a kind out of the chart, or show it again.
+func (o *overview) addSeries(keep url.Values, without []string) {
+	for _, p := range o.Total.Parts {
+		s := series{kindCount: p, Out: slices.Contains(without, p.Class)}
+		if p.N == 0 {
+			continue
+		}
+
+		rest := slices.DeleteFunc(slices.Clone(without), func(class string) bool { return class == p.Class })
+		if !s.Out {
+			rest = append(rest, p.Class)
+		}
+		u := given(map[string]string{"app": keep.Get("app"), "range": keep.Get("range"),
+			"without": strings.Join(rest, ",")})
+		s.Link = "/?" + u.Encode()
+		o.Series = append(o.Series, s)
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"compress/gzip"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -23,18 +22,26 @@ func TestTrafficNeedsARole(t *testing.T) {
 	w.person("viewer", map[string]service.Role{"a": service.Viewer})
 	b := w.as("viewer")
 
-	// The parts that move show the same figures as the whole page.
-	for _, path := range []string{"/?app=a", "/", "/live?app=a", "/live"} {
+	// The parts that move show the same figures as the whole page, and what is folded if it is
+	// open.
+	for _, path := range []string{"/?app=a", "/", "/live?app=a&open=sums&open=all-instances",
+		"/live?open=all-instances&open=sums"} {
 		got := b.get(path).want(http.StatusOK)
-		// 31 passed, 7 in shadow and 3 refused are 41, of which 3 are 7.3 %.
-		for name, want := range map[string]string{"Requests": "41", "Share refused": "7.3%", "Passed": "31",
-			"Degraded": "0", "Shadow": "7", "Refused": "3", "Errors": "0"} {
+		// 31 passed, 7 in shadow and 3 refused are 41, of which 3 are 7.3 %. All were in the last
+		// whole minute.
+		for name, want := range map[string]string{"Requests": "0.68 /s now", "Refused": "7.3% now",
+			"Errors": "none", "Shadow": "7 in 1 hour"} {
 			if n := got.tile(name); n != want {
 				t.Errorf("%s: %s is %q and not %q", path, name, n, want)
 			}
 		}
+		if legend := got.list("series"); strings.Join(legend, ", ") !=
+			"Passed 31: leave it out, Shadow 7: leave it out, Refused 3: leave it out" {
+			t.Errorf("%s: the legend is %q", path, legend)
+		}
+
 		// In two minutes 50 passed. The 10 refusals and 6 bans together are 16 of 66 decisions.
-		rows := got.rows()
+		rows := got.tables("policies")
 		if row := rows["one"]; !strings.HasSuffix(row, "| 66 | 50 | 0 | 0 | 16 | 24.2% | 0") {
 			t.Errorf("%s: the policy has the row %q", path, row)
 		}
@@ -76,8 +83,20 @@ func wantInstances(t *testing.T, path string, got *answer) {
 
 	// The error names a policy of b, whose name must not be shown to those of a alone.
 	if row := rows["here-2"]; !strings.Contains(row, "refuses 7-abc a policy of another application is not valid") ||
-		strings.Contains(got.text, "secret-launch") || !strings.Contains(got.text, "in force in 1 of 2") {
+		strings.Contains(got.text, "secret-launch") {
 		t.Errorf("%s: the instance has the row %q", path, row)
+	}
+
+	// Instances that need attention come first, and say why.
+	if line := words(got.byID("fleet-line")); line != "1 of 2 in force · 1 clock wrong · 1 without Redis" {
+		t.Errorf("%s: the line of the instances is %q", path, line)
+	}
+	if strings.Index(got.text, `id="look"`) > strings.Index(got.text, `id="tiles"`) {
+		t.Errorf("%s: instances that need attention come after the figures", path)
+	}
+	if list := got.list("look"); strings.Join(list, "; ") != "here-1 abc: its clock is 1m30s behind; "+
+		"decided by its memory: Redis is away; here-2: refuses version 7-abc: a policy of another application is not valid for this instance" {
+		t.Errorf("%s: what is wrong is %q", path, list)
 	}
 
 	if _, there := rows["there"]; there {
@@ -99,6 +118,25 @@ func (a *answer) tile(name string) (text string) {
 	return text
 }
 
+// list returns the texts of the items of a list, or of the lists in an element.
+func (a *answer) list(id string) (texts []string) {
+	for n := range a.byID(id).Descendants() {
+		if n.Data == "li" {
+			texts = append(texts, words(n))
+		}
+	}
+	return texts
+}
+
+// tables returns the cells of the table with an id by its first column.
+func (a *answer) tables(id string) map[string]string {
+	table := &answer{t: a.t, doc: a.byID(id)}
+	if table.doc == nil {
+		a.t.Fatalf("there is no table %s", id)
+	}
+	return table.rows()
+}
+
 func TestTrafficRanges(t *testing.T) {
 	w := newWorld(t)
 	b := w.as("admin")
@@ -113,16 +151,21 @@ func TestTrafficRanges(t *testing.T) {
 		"24h": {49, "2026-02-28 12:00:00"}, "7d": {57, "2026-02-22 12:00:00"}, "30d": {61, "2026-01-30 12:00:00"},
 	} {
 		got := b.get("/?app=a&range=" + name).want(http.StatusOK)
-		bars, last := 0, ""
+		bars := 0
 		got.each(func(n *html.Node) {
 			if strings.HasPrefix(attr(n, "id"), "bar-") {
 				bars++
-				last = attr(n, "class")
 			}
 		})
 
-		if bars != want.bars || !strings.HasPrefix(last, "bar late") || got.tile("Requests") != "41" {
-			t.Errorf("%s: there are %d bars, the last a %q, of %s requests", name, bars, last, got.tile("Requests"))
+		if sub := words(got.byID("tile-all")); bars != want.bars || !strings.Contains(sub, "41 in ") {
+			t.Errorf("%s: there are %d bars, of %q", name, bars, sub)
+		}
+
+		// A page of days does not ask again.
+		polls := attr(got.byID("live"), "data-refresh") != ""
+		if polls == (strings.HasSuffix(name, "d") || name == "24h") {
+			t.Errorf("%s: the page asks again: %v", name, polls)
 		}
 
 		if span := words(got.byID("span")); !strings.Contains(span, want.span) {
@@ -155,21 +198,32 @@ func TestChart(t *testing.T) {
 		{At: at.Add(-time.Second)}}
 	c := chartOf(traffic, changes, "requests")
 
-	// The highest bar is 600 requests a minute, so half of it is 300. Blocks are stacked from the
-	// bottom.
-	want := [][]block{
-		{{"passed", "50.00%", "50.00%"}, {"refused", "0.00%", "50.00%"}},
-		{{"passed", "90.00%", "10.00%"}, {"shadow", "80.00%", "10.00%"}, {"refused", "60.00%", "20.00%"},
-			{"failed", "59.40%", "0.60%"}},
-		{{"degraded", "90.00%", "10.00%"}, {"left", "80.00%", "10.00%"}}, // in half a minute
-		nil,
+	// The highest step is 600 requests a minute, so half of it is 300. The areas are stacked from
+	// the bottom, those below drawn last, and the third step has lasted half a minute.
+	var areas []string
+	for _, a := range c.Areas {
+		areas = append(areas, a.Class+" "+a.Path)
 	}
-
+	if got := strings.Join(areas, ", "); got != "left M0 100V0H1V59.4H2V80H3V100H4V100z, "+
+		"failed M0 100V0H1V59.4H2V90H3V100H4V100z, refused M0 100V0H1V60H2V90H3V100H4V100z, "+
+		"shadow M0 100V50H1V80H2V90H3V100H4V100z, degraded M0 100V50H1V90H3V100H4V100z, "+
+		"passed M0 100V50H1V90H2V100H4V100z" {
+		t.Errorf("the areas are %s", got)
+	}
 	for i, b := range c.Bars {
-		if fmt.Sprint(b.Blocks) != fmt.Sprint(want[i]) || b.Open != (i == 2) || b.Late != (i >= 2) ||
-			b.ID != at.Unix()/60+int64(i) {
+		if b.Open != (i == 2) || b.ID != at.Unix()/60+int64(i) {
 			t.Errorf("the bar %d is %+v", i, b)
 		}
+	}
+	if got := c.Scale() + " " + c.Kinds() + " " + c.Numbers(c.Bars[1]); got != "0.250000 .01 passed Passed,degraded "+
+		"Degraded,shadow Shadow,refused Refused,failed Errors,left Left 60  60 120 1 " {
+		t.Errorf("the script gets %q", got)
+	}
+
+	// Without a kind the others are as high as they can be.
+	if c := chartOf(traffic, nil, "requests", "refused", "left"); c.Areas[len(c.Areas)-1].Path !=
+		"M0 100V0H1V80H2V100H4V100z" || len(c.Areas) != 4 || c.Y[len(c.Y)-1].Words != "5" {
+		t.Errorf("without the refused the areas are %+v, up to %s", c.Areas, c.Y[len(c.Y)-1].Words)
 	}
 
 	// A rate is of the time that has passed: 60 in half a minute are 2 a second.
@@ -206,7 +260,7 @@ func wantAxes(t *testing.T, c chart) {
 func TestChartOfNothing(t *testing.T) {
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	if empty := chartOf(service.Traffic{From: at, To: at.Add(time.Minute), Step: time.Minute,
-		Points: []service.Point{{At: at}}}, nil, "requests"); len(empty.Bars) != 1 || empty.Bars[0].Blocks != nil ||
+		Points: []service.Point{{At: at}}}, nil, "requests"); len(empty.Bars) != 1 || len(empty.Areas) != 0 ||
 		empty.Y[1].Words != "1" {
 		t.Errorf("the chart of nothing is %+v", empty)
 	}
@@ -262,11 +316,11 @@ func TestLiveIsSmall(t *testing.T) {
 
 	b.get("/live?app=b").want(http.StatusOK)
 
-	// The part is fetched every few seconds, so 8 KiB is what it may cost.
+	// The part is fetched every second, so 5 kB are what it may cost.
 	var small bytes.Buffer
 	zip := gzip.NewWriter(&small)
 	_, err := io.WriteString(zip, plain.text)
-	if w.must(errors.Join(err, zip.Close())); small.Len() > 8<<10 {
+	if w.must(errors.Join(err, zip.Close())); small.Len() > 5000 {
 		t.Errorf("%d bytes became %d", len(plain.text), small.Len())
 	}
 }

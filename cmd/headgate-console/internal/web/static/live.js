@@ -127,33 +127,113 @@ function partner(at, next) {
   return !next.id && at && !at.id && at.nodeName === next.nodeName ? at : null;
 }
 
-// refresh renews a part of a page every second while the page is visible.
+// refresh renews a part of a page every second while the page is visible, and at once when what is
+// folded in it is opened: its content is sent only while it is open.
 function refresh(part) {
   const stalled = part.id === "banner" ? null : document.getElementById("stalled");
   let tag = "";
+  let timer = 0;
+
+  async function renew() {
+    const open = [...part.querySelectorAll("details[open][id]")].map((details) => "&open=" + details.id);
+    const view = part.dataset.refresh;
+    const answer = await fetch(view + open.join(""), {
+      signal: AbortSignal.timeout(8000), credentials: "same-origin", cache: "no-store", redirect: "error",
+      headers: tag ? { "If-None-Match": tag } : {},
+    });
+    if (answer.status === 304) return;
+    if (!answer.ok) throw new Error(String(answer.status));
+    const fresh = part.cloneNode(false);
+    fresh.append(...parse(await answer.text()).childNodes);
+    if (part.dataset.refresh !== view) return; // another view was chosen meanwhile
+    morph(part, fresh);
+    localizeAll();
+    tag = answer.headers.get("ETag") || "";
+  }
+
   async function again() {
     if (!document.hidden) {
       try {
-        const answer = await fetch(part.dataset.refresh, {
-          signal: AbortSignal.timeout(8000), credentials: "same-origin", cache: "no-store", redirect: "error",
-          headers: tag ? { "If-None-Match": tag } : {},
-        });
-        if (answer.status !== 304) {
-          if (!answer.ok) throw new Error(String(answer.status));
-          const fresh = part.cloneNode(false);
-          fresh.append(...parse(await answer.text()).childNodes);
-          morph(part, fresh);
-          localizeAll();
-          tag = answer.headers.get("ETag") || "";
-        }
+        await renew();
         if (stalled) stalled.hidden = true;
       } catch {
         if (stalled) stalled.hidden = false;
       }
     }
-    if (part.hasChildNodes()) setTimeout(again, 1000); // a banner that has gone stays away
+    clearTimeout(timer);
+    if (part.hasChildNodes()) timer = setTimeout(again, 1000); // a banner that has gone stays away
   }
-  setTimeout(again, 1000);
+
+  part.addEventListener("toggle", (event) => { if (event.target.open) again(); }, true);
+  timer = setTimeout(again, 1000);
+}
+
+// leaveOut has a click on a series of a chart leave it out, or show it again, on the page as it is.
+function leaveOut(page) {
+  page.addEventListener("click", async (event) => {
+    const link = event.target.closest("#series a");
+    if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
+    event.preventDefault();
+    const address = link.href; // which the link no longer has once the page is another
+    try {
+      morph(page, (await ask(address)).querySelector("#traffic"));
+      history.replaceState(null, "", address);
+      for (const later of document.querySelectorAll(".refreshing")) later.hidden = true;
+      localizeAll();
+    } catch {
+      location.assign(address);
+    }
+  });
+}
+
+// tipOf shows the numbers of the step of a chart below the mouse.
+function tipOf() {
+  const tip = document.createElement("div");
+  tip.className = "tip";
+  tip.hidden = true;
+  document.body.append(tip);
+
+  function line(words, value, swatch) {
+    const span = document.createElement("span");
+    if (swatch) span.append(swatch.cloneNode(true));
+    span.append(words);
+    if (value) span.append(Object.assign(document.createElement("b"), { textContent: value }));
+    return span;
+  }
+
+  function show(bar) {
+    const { kinds, step } = bar.parentElement.dataset;
+    const seconds = Number(step);
+    const from = new Date(Number(bar.id.slice(4)) * Math.min(seconds, 60) * 1000);
+    const format = seconds < 60 ? clock.second : clock.hour;
+    const title = document.createElement("strong");
+    title.textContent = (seconds < 60 ? "" : moment(from).replace(/\d\d:\d\d$/, "")) +
+      format.format(from) + " – " + format.format(new Date(Number(from) + seconds * 1000));
+    const numbers = bar.dataset.n.split(" ").map(Number);
+    const lines = kinds.split(",").map((kind, i) => {
+      const at = kind.indexOf(" ");
+      const swatch = document.querySelector(`.swatch [fill="url(#k-${kind.slice(0, at)})"]`);
+      return numbers[i] ? line(kind.slice(at + 1), numbers[i].toLocaleString("en-US"), swatch && swatch.parentElement) : "";
+    });
+    const all = numbers.reduce((sum, n) => sum + n, 0);
+    const rate = bar.dataset.rate ? bar.dataset.rate + " a second so far"
+      : all ? (all / seconds).toLocaleString("en-US", { maximumSignificantDigits: 3 }) + " a second" : "none";
+    tip.replaceChildren(title, ...lines, line(rate));
+    tip.hidden = false;
+
+    // It stands beside the step, on the side that has room.
+    const at = bar.getBoundingClientRect();
+    const plot = bar.parentElement.getBoundingClientRect();
+    const left = at.left - plot.left > plot.width / 2 ? at.left - tip.offsetWidth - 8 : at.right + 8;
+    tip.style.left = Math.max(4, Math.min(left, innerWidth - tip.offsetWidth - 4)) + "px";
+    tip.style.top = plot.top + 16 + "px";
+  }
+
+  document.addEventListener("pointerover", (event) => {
+    const bar = event.target.closest(".bars i");
+    if (bar) show(bar);
+    else tip.hidden = true;
+  });
 }
 
 // filter renews the list of policies while its form is filled in.
@@ -205,6 +285,7 @@ const hour = { hour: "2-digit", minute: "2-digit" };
 const clock = {
   exact: format({ dateStyle: "medium", timeStyle: "long" }),
   hour: format(hour),
+  second: format({ ...hour, second: "2-digit" }),
   day: format(day),
   dayHour: format({ ...day, ...hour }),
   year: format({ ...day, year: "numeric" }),
@@ -267,6 +348,8 @@ for (const form of document.querySelectorAll("form[data-filter]")) filter(form);
 tickAll();
 for (const number of document.querySelectorAll("#period")) agree(number);
 for (const part of document.querySelectorAll("[data-refresh]")) refresh(part);
+for (const page of document.querySelectorAll("#traffic")) leaveOut(page);
+if (document.querySelector(".bars")) tipOf();
 for (const link of document.querySelectorAll(".refreshing")) link.hidden = true;
 const wrong = document.querySelector("main [role=alert][tabindex]");
 if (wrong) wrong.focus();
