@@ -47,3 +47,9 @@ func MinuteKeysOf(rules []topkeys.Rule, writers int64) (policies, keys int, floo
 	}
 	return len(r.top.minutes), keys, r.top.minutes[0].keys.Floor
 }
+
+// EndTen does what is done at the end of ten seconds that ends now, so long before the next write.
+func (r *Recorder) EndTen(before time.Duration) error {
+	now := time.Now()
+	return r.endTen(now, now.Add(before))
+}

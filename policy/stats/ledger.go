@@ -48,9 +48,17 @@ type ledger struct {
 // tally holds the counts of one minute.
 type tally struct {
 	minute   int64
-	requests Counts
+	requests [Tens]Counts // of each ten seconds; in the first while the minute is not known
 	lost     int64
 	policies map[string]Counts
+}
+
+// all returns the requests of the minute.
+func (t *tally) all() (sum Counts) {
+	for _, n := range t.requests {
+		sum.Add(n)
+	}
+	return sum
 }
 
 // batch is what is written in one call. It never changes.
@@ -78,10 +86,7 @@ func (l *ledger) minute(minute int64) *tally {
 	return l.waiting[i]
 }
 
-func (l *ledger) addRequests(minute int64, n Counts) {
-	t := l.minute(minute)
-	t.requests.Add(n)
-}
+func (l *ledger) addRequests(minute int64, ten int, n Counts) { l.minute(minute).requests[ten].Add(n) }
 
 func (l *ledger) addDecisions(minute int64, name string, n Counts) {
 	t := l.minute(minute)
@@ -95,7 +100,9 @@ func (l *ledger) addDecisions(minute int64, name string, n Counts) {
 
 // merge adds counts to those that wait.
 func (l *ledger) merge(minute int64, from *tally) {
-	l.addRequests(minute, from.requests)
+	for ten, n := range from.requests {
+		l.addRequests(minute, ten, n)
+	}
 	l.minute(minute).lost += from.lost
 	for name, n := range from.policies {
 		l.addDecisions(minute, name, n)
@@ -109,20 +116,27 @@ func (l *ledger) bound() {
 		oldest := l.waiting[0]
 		l.waiting = slices.Delete(l.waiting, 0, 1)
 		l.pairs -= len(oldest.policies)
-		l.waiting[len(l.waiting)-1].lost += oldest.requests.Total() + oldest.lost
+		l.waiting[len(l.waiting)-1].lost += oldest.all().Total() + oldest.lost
 	}
 }
 
-// slot returns the minute of an instant, or the shorter span that stands for one.
-func (l *ledger) slot(t time.Time) int64 { return floor(t.Unix(), l.unit) }
+// slot returns the minute of an instant, or the shorter span that stands for one, and its ten
+// seconds in a minute.
+func (l *ledger) slot(t time.Time) (minute int64, ten int) {
+	if l.unit == early {
+		return floor(t.Unix(), early), 0
+	}
+	return minuteOf(t), tenOf(t)
+}
 
 // dateWaiting moves the counts that wait to the minutes of the server's clock, which is ahead by d.
 func (l *ledger) dateWaiting(d time.Duration) {
 	from := l.waiting
 	l.waiting, l.pairs = nil, 0
 	for _, t := range from {
-		middle := time.Unix(t.minute*l.unit, 0).Add(time.Duration(l.unit) * time.Second / 2)
-		l.merge(minuteOf(middle.Add(d)), t)
+		middle := time.Unix(t.minute*l.unit, 0).Add(time.Duration(l.unit) * time.Second / 2).Add(d)
+		t.requests, t.requests[tenOf(middle)] = [Tens]Counts{}, t.all()
+		l.merge(minuteOf(middle), t)
 	}
 	l.unit = 60
 }
@@ -163,10 +177,14 @@ func (t *tally) split(n int) *tally {
 	if len(t.policies) <= n {
 		return nil
 	}
+	return t.piece(n)
+}
 
+// piece takes all but the policies beyond the first n away.
+func (t *tally) piece(n int) *tally {
 	// The first piece takes what is not of single policies, which must not be added twice.
 	piece := &tally{minute: t.minute, requests: t.requests, lost: t.lost, policies: make(map[string]Counts, n)}
-	t.requests, t.lost = Counts{}, 0
+	t.requests, t.lost = [Tens]Counts{}, 0
 
 	for name, c := range t.policies {
 		if len(piece.policies) == n {
@@ -176,6 +194,25 @@ func (t *tally) split(n int) *tally {
 		delete(t.policies, name)
 	}
 	return piece
+}
+
+// hasten takes the requests of all minutes, and not the decisions on them, into a batch that is
+// written before the others. It does nothing while a batch may have been added or not.
+func (l *ledger) hasten() {
+	if l.next != nil {
+		return
+	}
+
+	b := &batch{number: l.number + 1}
+	for _, t := range l.waiting {
+		if t.all() != (Counts{}) || t.lost != 0 {
+			b.minutes = append(b.minutes, t.piece(0))
+		}
+	}
+	l.waiting = slices.DeleteFunc(l.waiting, func(t *tally) bool { return len(t.policies) == 0 })
+	if len(b.minutes) > 0 {
+		l.number, l.next = b.number, b
+	}
 }
 
 // written records that the batch was added, and forgets those that were added long ago.
@@ -213,7 +250,7 @@ func (l *ledger) rewind(last int64) {
 
 // fields returns the fields of the hash of the minute, each with what is added to it.
 func (t *tally) fields() (list []any) {
-	for v, n := range t.requests {
+	for v, n := range t.all() {
 		if n != 0 {
 			list = append(list, letters[v], n)
 		}
@@ -226,6 +263,18 @@ func (t *tally) fields() (list []any) {
 		for v, n := range c {
 			if n != 0 {
 				list = append(list, fieldOf(v, name), n)
+			}
+		}
+	}
+	return list
+}
+
+// tens returns the fields of the hash of the ten seconds of the minute, as fields does.
+func (t *tally) tens() (list []any) {
+	for ten, c := range t.requests {
+		for v, n := range c {
+			if n != 0 {
+				list = append(list, tenField(ten, v), n)
 			}
 		}
 	}

@@ -24,7 +24,7 @@ func sumOf(list []*tally) (requests, decisions, lost map[int64]int64) {
 	requests, decisions, lost = map[int64]int64{}, map[int64]int64{}, map[int64]int64{}
 
 	for _, t := range list {
-		if n := t.requests.Total(); n != 0 {
+		if n := t.all().Total(); n != 0 {
 			requests[t.minute] += n
 		}
 		for _, c := range t.policies {
@@ -44,7 +44,7 @@ func TestLedgerDropsTheOldestMinutesAndSaysSo(t *testing.T) {
 	// Three minutes more than are kept. Minute m has 10+m requests, so a sum shows which minutes it
 	// is of.
 	for m := range int64(maxMinutes + 3) {
-		l.addRequests(m, counts(10+m))
+		l.addRequests(m, 0, counts(10+m))
 		l.addDecisions(m, "p", counts(1))
 		l.bound()
 	}
@@ -64,7 +64,7 @@ func TestLedgerDropsTheOldestMinutesAndSaysSo(t *testing.T) {
 func TestLedgerDropsMinutesOfTooManyPolicies(t *testing.T) {
 	l := known()
 	for m := range int64(3) {
-		l.addRequests(m, counts(7))
+		l.addRequests(m, 0, counts(7))
 		for p := range maxPairs / 2 {
 			l.addDecisions(m, fmt.Sprint(p), counts(1))
 		}
@@ -82,7 +82,7 @@ func TestLedgerBatchesAreSmallAndComplete(t *testing.T) {
 	// Three minutes of 700 policies, which fit into no single batch.
 	want := map[int64]int64{}
 	for m := range int64(3) {
-		l.addRequests(m, counts(5))
+		l.addRequests(m, 0, counts(5))
 		for p := range 700 {
 			l.addDecisions(m, fmt.Sprint(p), counts(int64(p)))
 			want[m] += int64(p)
@@ -123,7 +123,7 @@ func TestLedgerSendsAgainWhatTheServerLost(t *testing.T) {
 
 		// The third batch is on its way when the server is found to have lost data.
 		for m := range int64(3) {
-			l.addRequests(m+1, counts(m+1))
+			l.addRequests(m+1, 0, counts(m+1))
 			l.batch()
 			if m < 2 {
 				l.written(time.Unix(m, 0))
@@ -184,7 +184,8 @@ func TestLedgerMovesEarlyCounts(t *testing.T) {
 		// One request a second for four minutes by a clock that is off.
 		for s := range int64(240) {
 			at := server.Add(time.Duration(s) * time.Second)
-			l.addRequests(l.slot(at.Add(off)), counts(1))
+			minute, ten := l.slot(at.Add(off))
+			l.addRequests(minute, ten, counts(1))
 			want[minuteOf(at)]++
 		}
 
@@ -207,5 +208,58 @@ func TestLedgerMovesEarlyCounts(t *testing.T) {
 		if total != 240 || !slices.IsSortedFunc(l.waiting, func(a, b *tally) int { return int(a.minute - b.minute) }) {
 			t.Errorf("off by %s: %d of 240", off, total)
 		}
+	}
+}
+
+// Requests have their ten seconds, whatever becomes of the batches that they are in.
+func TestLedgerTellsTensApart(t *testing.T) {
+	l := known()
+	for s := range int64(120) {
+		minute, ten := l.slot(time.Unix(s, 0))
+		l.addRequests(minute, ten, counts(s/10+1))
+	}
+	l.addDecisions(0, "p", counts(7))
+
+	told := func(list []*tally) (text string) {
+		for _, m := range list {
+			text += fmt.Sprint(m.minute, " ", m.tens(), " ", len(m.policies), " ")
+		}
+		return text
+	}
+	const want = "0 [0a 10 1a 20 2a 30 3a 40 4a 50 5a 60] %d 1 [0a 70 1a 80 2a 90 3a 100 4a 110 5a 120] 0 "
+
+	// In haste the requests go before the decisions, which follow in the next batch.
+	l.hasten()
+	if got := told(l.next.minutes); got != fmt.Sprintf(want, 0) || l.pairs != 1 || l.number != 1 {
+		t.Errorf("in haste: %s, %d pairs wait", got, l.pairs)
+	}
+	l.hasten() // while it may have been added, it stays as it is
+	l.written(time.Unix(0, 0))
+	if b := l.batch(); told(b.minutes) != "0 [] 1 " || b.number != 2 || l.pairs != 0 {
+		t.Errorf("then: %s", told(b.minutes))
+	}
+	l.written(time.Unix(0, 0))
+	if l.hasten(); l.next != nil {
+		t.Errorf("of nothing: %s", told(l.next.minutes))
+	}
+
+	// What the server lost is sent again in the same tens.
+	l.rewind(0)
+	if got := told(l.batch().minutes); got != fmt.Sprintf(want, 1) {
+		t.Errorf("again: %s", got)
+	}
+}
+
+// Requests from before the server's time is known move to its ten seconds.
+func TestLedgerMovesEarlyTens(t *testing.T) {
+	l := newLedger()
+	for s := range int64(60) {
+		minute, ten := l.slot(time.Unix(s, 0))
+		l.addRequests(minute, ten, counts(1))
+	}
+	l.dateWaiting(90 * time.Second)
+	if got := fmt.Sprint(l.waiting[0].minute, l.waiting[0].tens(), l.waiting[1].minute, l.waiting[1].tens()); got !=
+		"1 [3a 10 4a 10 5a 10] 2 [0a 10 1a 10 2a 10]" {
+		t.Errorf("they moved to %s", got)
 	}
 }

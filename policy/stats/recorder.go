@@ -37,7 +37,8 @@ type Options struct {
 	// Every is the time between two writes, up to a minute; 0 means
 	// DefaultEvery. Each pause is shortened by a random part of up to a fifth. It grows, up
 	// to a minute, where all instances together would write more than 20,000 counts a
-	// second.
+	// second. The requests alone are then written every ten seconds all the same, unless Every
+	// is longer than that.
 	Every time.Duration
 
 	// Timeout bounds every write, up to a minute; 0 means DefaultTimeout.
@@ -231,16 +232,76 @@ func (r *Recorder) run(ctx context.Context) {
 		r.writing.Lock()
 		pause := r.pause
 		r.writing.Unlock()
+		due := time.Now().Add(pause - rand.N(pause/5+1))
 
-		timer := time.NewTimer(pause - rand.N(pause/5+1))
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return
-		case <-timer.C:
-			r.logOutcome(r.Flush(context.Background()))
+		// What was counted in ten seconds is taken when they end, however long the pause is.
+		for {
+			next := r.endOfTen()
+			if next.After(due) {
+				break
+			}
+			if !sleepUntil(ctx, next) {
+				return
+			}
+			r.logOutcome(r.endTen(next, due))
 		}
+
+		if !sleepUntil(ctx, due) {
+			return
+		}
+		r.logOutcome(r.Flush(context.Background()))
 	}
+}
+
+// sleepUntil waits for an instant, and reports whether ctx has not ended before.
+func sleepUntil(ctx context.Context, at time.Time) bool {
+	timer := time.NewTimer(time.Until(at))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+// endOfTen returns when the current ten seconds end, by this process's clock.
+func (r *Recorder) endOfTen() time.Time {
+	r.writing.Lock()
+	defer r.writing.Unlock()
+	local := time.Now()
+	now := r.at(local)
+	return local.Add(now.Truncate(Ten).Add(Ten).Sub(now))
+}
+
+// endTen takes what was counted in the ten seconds that end. It writes the requests unless all
+// counts are due soon.
+func (r *Recorder) endTen(end, due time.Time) error {
+	r.writing.Lock()
+	defer r.writing.Unlock()
+	r.collect(end.Add(-1))
+
+	_, known := r.clock.At(end)
+	if !known || due.Sub(end) < soon || r.options.Every > Ten {
+		return nil
+	}
+	r.ledger.hasten()
+	if r.ledger.next == nil {
+		return nil
+	}
+	if err := r.write(context.Background(), r.ledger.next, ""); err != nil {
+		return fmt.Errorf("stats: %w", err)
+	}
+	return nil
+}
+
+// at returns what the server's clock shows at an instant of this process, or what this process's
+// clock shows while the server's is not known.
+func (r *Recorder) at(local time.Time) time.Time {
+	if now, known := r.clock.At(local); known {
+		return now
+	}
+	return r.wall.Add(local.Sub(r.born))
 }
 
 // Close stops the recorder and writes the remaining counts, and then the last top keys. It
@@ -267,7 +328,7 @@ func (r *Recorder) Flush(ctx context.Context) error {
 
 	// Counts are collected even if the server cannot be asked, so that each is in its minute.
 	err := r.learnTime(ctx)
-	r.collect()
+	r.collect(time.Now())
 	for top := r.topNow(); err == nil; top = "" {
 		b := r.ledger.batch()
 		if b == nil && top == "" {
@@ -312,17 +373,11 @@ local t = redis.call('TIME')
 return {tonumber(t[1]), tonumber(t[2])}
 `)
 
-// collect moves the counts into the ledger, under the current minute.
-func (r *Recorder) collect() {
-	local := time.Now()
-	now, known := r.clock.At(local)
-	if !known {
-		now = r.wall.Add(local.Sub(r.born))
-	}
-
-	minute := r.ledger.slot(now)
+// collect moves the counts into the ledger, under the minute of an instant of this process.
+func (r *Recorder) collect(local time.Time) {
+	minute, ten := r.ledger.slot(r.at(local))
 	if n := r.requests.empty(); n != (Counts{}) {
-		r.ledger.addRequests(minute, n)
+		r.ledger.addRequests(minute, ten, n)
 	}
 
 	// A counter that another goroutine adds meanwhile is collected next time.
@@ -344,11 +399,13 @@ func (r *Recorder) collect() {
 // add adds a batch to the counts, if it is the one that comes next, and replaces the top keys
 // of the recorder.
 //
-// KEYS: writer, writers, changed, top, and the minutes of the batch. ARGV: the recorder's id;
+// KEYS: writer, writers, changed, top, and the minutes of the batch, each before its tens. ARGV:
+// the recorder's id;
 // the number of the batch, or 0 for none; the milliseconds for which the counts and the number
 // are kept; the milliseconds for which a recorder counts as writing and its top keys are kept;
-// the top keys, or "" to leave them as they are; for each minute its number, how many
-// fields follow, and each field with what it adds. Reply: the number of the last batch that
+// the top keys, or "" to leave them as they are; the milliseconds for which tens are kept; for each
+// minute its number, and for it and for its tens how many fields follow, and each field with what
+// it adds. Reply: the number of the last batch that
 // was added before, the time in seconds and microseconds, and how many recorders write.
 var add = redis.NewScript(`
 local t = redis.call('TIME')
@@ -356,16 +413,19 @@ local now = t[1] * 1000 + math.floor(t[2] / 1000)
 local last = tonumber(redis.call('GET', KEYS[1]) or '0')
 if last == ARGV[2] - 1 then
   redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
-  local at = 6
-  for k = 5, #KEYS do
-    local minute, fields = ARGV[at], tonumber(ARGV[at + 1])
-    at = at + 2
-    for i = 1, fields do
-      redis.call('HINCRBY', KEYS[k], ARGV[at], ARGV[at + 1])
-      at = at + 2
+  local at = 7
+  for k = 5, #KEYS, 2 do
+    redis.call('ZADD', KEYS[3], string.format('%d', now), ARGV[at])
+    at = at + 1
+    for hash = k, k + 1 do
+      local fields = tonumber(ARGV[at])
+      at = at + 1
+      for i = 1, fields do
+        redis.call('HINCRBY', KEYS[hash], ARGV[at], ARGV[at + 1])
+        at = at + 2
+      end
+      redis.call('PEXPIRE', KEYS[hash], ARGV[hash == k and 3 or 6])
     end
-    redis.call('PEXPIRE', KEYS[k], ARGV[3])
-    redis.call('ZADD', KEYS[3], string.format('%d', now), minute)
   end
   redis.call('ZREMRANGEBYSCORE', KEYS[3], '-inf', string.format('%d', now - ARGV[3]))
   redis.call('PEXPIRE', KEYS[3], ARGV[3])
@@ -389,12 +449,14 @@ func (r *Recorder) write(ctx context.Context, b *batch, top string) error {
 
 	// In the order that the script expects: the fields of each minute follow its number.
 	keys := []string{r.keys.writer(r.ledger.id), r.keys.writers(), r.keys.changed(), r.keys.top(r.id)}
-	args := []any{r.id, b.number, Keep.Milliseconds(), TopKept.Milliseconds(), top}
+	args := []any{r.id, b.number, Keep.Milliseconds(), TopKept.Milliseconds(), top, tensKept.Milliseconds()}
 	fields := 0
 	for _, m := range b.minutes {
-		list := m.fields()
-		keys, args = append(keys, r.keys.minute(m.minute)), append(args, m.minute, len(list)/2)
-		args, fields = append(args, list...), fields+len(list)/2
+		list, tens := m.fields(), m.tens()
+		keys = append(keys, r.keys.minute(m.minute), r.keys.tens(m.minute))
+		args = append(append(args, m.minute, len(list)/2), list...)
+		args = append(append(args, len(tens)/2), tens...)
+		fields += len(list) / 2
 	}
 
 	reply, err := r.ask(ctx, add, keys, args...)

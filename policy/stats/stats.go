@@ -87,6 +87,14 @@ type Minute struct {
 	Start    time.Time // in UTC, by the server's clock
 	Requests Counts
 
+	// Tens are the Requests by ten seconds, those that come later included, or nil if they are not
+	// known; their sum is Requests. [ReadTens] alone sets them.
+	Tens []Counts
+
+	// Seen is when Tens were read, by the server's clock. Counts of [TensLate] before may be
+	// missing.
+	Seen time.Time
+
 	// Changed is when the counts changed last, by the server's clock in whole milliseconds,
 	// or zero if the server does not know. What changed while it was read may be missing in it.
 	Changed time.Time
@@ -146,6 +154,8 @@ func floor(n, by int64) int64 { return (n - ((n%by)+by)%by) / by }
 //	                 requests under the letter of their verdict, of decisions under the
 //	                 letter, a colon and the name of the policy, and under "!" of the
 //	                 requests whose counts were lost
+//	tens:<minute>    a hash of the counts of requests in each ten seconds of a minute, under the
+//	                 number of the ten and the letter of their verdict; see tens.go
 //	changed          a sorted set of these minutes by the time of their last change, in
 //	                 milliseconds
 //	writers          a sorted set of the recorders by the time of their last write
@@ -162,6 +172,7 @@ func keysOf(prefix, app string) keys {
 }
 
 func (k keys) minute(m int64) string   { return k.base + "minute:" + strconv.FormatInt(m, 10) }
+func (k keys) tens(m int64) string     { return k.base + "tens:" + strconv.FormatInt(m, 10) }
 func (k keys) changed() string         { return k.base + "changed" }
 func (k keys) writers() string         { return k.base + "writers" }
 func (k keys) writer(id string) string { return k.base + "writer:" + id }

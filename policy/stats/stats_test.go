@@ -277,7 +277,8 @@ func TestKeysExpire(t *testing.T) {
 	wants := []struct {
 		prefix string
 		lives  time.Duration
-	}{{"changed", stats.Keep}, {"minute:", stats.Keep}, {"writer:", stats.Keep}, {"writers", 2 * time.Minute}}
+	}{{"changed", stats.Keep}, {"minute:", stats.Keep}, {"tens:", 20 * time.Minute}, {"writer:", stats.Keep},
+		{"writers", 2 * time.Minute}}
 	if len(keys) != len(wants) {
 		t.Fatalf("%v", keys)
 	}

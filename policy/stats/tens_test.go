@@ -1,0 +1,112 @@
+package stats_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/internal/test/redistest"
+	"github.com/headgate/headgate/observe/events"
+	"github.com/headgate/headgate/policy/stats"
+)
+
+// Tens add up to their minute, and are not told if they do not.
+func TestTensAddUpToTheirMinute(t *testing.T) {
+	client, prefix := dial(t, redistest.Addr(t)), redistest.Prefix(t)
+	r := recorder(t, client, stats.Options{Prefix: prefix})
+	flush(t, r)
+	for v := range events.Verdict(events.Verdicts) {
+		r.Observe(t.Context(), event("p", v))
+	}
+	flush(t, r)
+
+	tens := func() []stats.Minute {
+		t.Helper()
+		minutes := read(t, client, prefix)
+		if err := stats.ReadTens(t.Context(), client, prefix, "shop", minutes); err != nil {
+			t.Fatal(err)
+		}
+		return minutes
+	}
+
+	// One request of each verdict is in some ten seconds, and none in the others.
+	var sum stats.Counts
+	for _, m := range tens() {
+		var of stats.Counts
+		for _, n := range m.Tens {
+			of.Add(n)
+		}
+		if len(m.Tens) != stats.Tens || of != m.Requests || m.Seen.IsZero() {
+			t.Errorf("%s: %v of %v", m.Start, m.Tens, m.Requests)
+		}
+		sum.Add(of)
+	}
+	for v, n := range sum {
+		if n != 1 {
+			t.Errorf("%d requests have the verdict %d", n, v)
+		}
+	}
+
+	// A request of an instance of an earlier version is in the minute alone.
+	keys := client.Keys(t.Context(), prefix+"*:minute:*").Val()
+	if err := client.HIncrBy(t.Context(), keys[0], "a", 1).Err(); err != nil {
+		t.Fatal(err)
+	}
+	unknown := 0
+	for _, m := range tens() {
+		if m.Tens == nil && m.Requests[events.Allowed] == 2 {
+			unknown++
+		}
+	}
+	if unknown != 1 {
+		t.Errorf("the tens of %d minutes are not known, want 1", unknown)
+	}
+
+	// All of it is small: two keys, each of a few bytes a field.
+	for _, key := range client.Keys(t.Context(), prefix+"*:tens:*").Val() {
+		for ten := range stats.Tens {
+			for _, letter := range strings.Split("awgsorbidqcfx", "") {
+				client.HIncrBy(t.Context(), key, string(rune('0'+ten))+letter, 1_000_000)
+			}
+		}
+		size := client.MemoryUsage(t.Context(), key).Val()
+		if t.Logf("%s has %d bytes at most", key, size); size > 2000 {
+			t.Errorf("%s has %d bytes", key, size)
+		}
+	}
+}
+
+// Where all instances together write less often, the requests of ten seconds come nevertheless.
+func TestRequestsAreWrittenWhenTenSecondsEnd(t *testing.T) {
+	client, prefix := dial(t, redistest.Addr(t)), redistest.Prefix(t)
+	r := recorder(t, client, stats.Options{Prefix: prefix, Every: 10 * time.Second})
+	flush(t, r)
+	counted := func() (requests, decisions int64) {
+		policies, all := total(t, client, prefix)
+		for _, c := range policies {
+			decisions += c.Total()
+		}
+		return all.Total(), decisions
+	}
+
+	// A write that comes soon takes them all, so nothing is written before.
+	observe(r, 3)
+	if err := r.EndTen(time.Second); err != nil {
+		t.Error(err)
+	}
+	if requests, decisions := counted(); requests != 0 || decisions != 0 {
+		t.Errorf("shortly before a write %d requests and %d decisions are written", requests, decisions)
+	}
+
+	if err := r.EndTen(5 * time.Second); err != nil {
+		t.Error(err)
+	}
+	if requests, decisions := counted(); requests != 3 || decisions != 0 {
+		t.Errorf("long before a write %d requests and %d decisions are written", requests, decisions)
+	}
+
+	flush(t, r)
+	if requests, decisions := counted(); requests != 3 || decisions != 3 {
+		t.Errorf("after a write %d requests and %d decisions are written", requests, decisions)
+	}
+}
