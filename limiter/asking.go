@@ -85,14 +85,7 @@ func (s *step) addRequestFrom(verb core.Verb, rules []*activeRule, i int, r core
 			}
 		}
 
-		cost := int64(1)
-		switch {
-		case s.rare.read().fixed:
-			cost = s.rare.read().fixedCost
-		case rule.priced && verb != core.Reset:
-			cost = priceOf(s, rule, r)
-		}
-
+		cost := s.costOf(verb, rule, r)
 		t := rule.terms
 		if rule.Override != nil {
 			if t, err = s.overridden(r.Context(), verb, rule, key); err != nil || s.alone {
@@ -110,9 +103,15 @@ func (s *step) addRequestFrom(verb core.Verb, rules []*activeRule, i int, r core
 	return at, nil, nil
 }
 
-// priceOf returns what a request costs under a rule with a Cost or a Charge.
-func priceOf(s *step, rule *activeRule, r core.Request) int64 {
-	if rule.Cost != nil {
+// costOf returns what a request costs under a rule: 1 unless it has a cost of its own or the rule
+// has a Cost or a Charge. A Reset is for every key, and asks neither.
+func (s *step) costOf(verb core.Verb, rule *activeRule, r core.Request) int64 {
+	switch u := s.rare.read(); {
+	case u.fixed:
+		return u.fixedCost
+	case !rule.priced || verb == core.Reset:
+		return 1
+	case rule.Cost != nil:
 		return rule.Cost(r)
 	}
 	return charge(s, rule, r)
