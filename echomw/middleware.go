@@ -76,12 +76,13 @@ type framework struct {
 func (*framework) Context(x call) context.Context { return x.Request().Context() }
 
 func (f *framework) Ask(x call) (call, *limiter.Admission) {
-	met, counted := httpexchange.Meet(f.limiter, x.Response(), x.Request())
+	// The Response wraps its Writer, and has its header.
+	met, counted := httpexchange.Meet(f.limiter, x.Response().Writer, x.Request())
 	if counted {
 		return x, nil
 	}
 	a := f.admit(x.Context)
-	x.SetRequest(met.Enter(x.Response(), x.Request(), a)) // functions of rules may have set another
+	x.SetRequest(met.Enter(x.Response().Writer, x.Request(), a)) // functions of rules may have set another
 	return x, a
 }
 
