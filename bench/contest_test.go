@@ -82,6 +82,18 @@ func TestHTTPContendersAnswerAsExpected(t *testing.T) {
 	}
 }
 
+// Where the answers to other requests are not alike, no row has figures of them.
+func TestContestWithoutTheFrameworkComparesRefusals(t *testing.T) {
+	table := contestOf("Fiber, short refusals").measure(pace{rounds: 1, round: time.Millisecond})
+	for _, row := range table.Rows {
+		for i, column := range table.Columns {
+			if has := !math.IsNaN(float64(row.Cells[i])); has != strings.Contains(column, refused) {
+				t.Errorf("%s, %s: %v", row.Name, column, row.Cells[i])
+			}
+		}
+	}
+}
+
 func TestChartIsXMLAndShowsOnlyFigures(t *testing.T) {
 	table := newTable("memory", "", "", []string{"refused"}, []string{`<b> & "x"`, ours, "failed"})
 	table.Rows[0].Cells[0], table.Rows[1].Cells[0] = 20, 10

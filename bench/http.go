@@ -15,7 +15,7 @@ type httpPeer struct {
 }
 
 // httpContest compares middlewares that do the same for a client: all of them send
-// headers, or none does.
+// headers, or none does. One without the bare framework compares refusals alone.
 type httpContest struct {
 	id, title string
 	peers     []httpPeer
@@ -43,7 +43,8 @@ func httpSection(p pace) ([]Table, error) {
 	return tables, nil
 }
 
-// measure measures requests that are allowed, and then requests that are refused.
+// measure measures requests that are allowed, unless refusals alone are compared, and then requests
+// that are refused.
 func (h *httpContest) measure(p pace) *Table {
 	var names []string
 	for _, peer := range h.peers {
@@ -53,9 +54,11 @@ func (h *httpContest) measure(p pace) *Table {
 	// A contender has two figures, the time and the allocations, whose columns are not side by
 	// side.
 	t := newTable(h.id, h.title, "", httpColumns, names)
-	for _, o := range contest(h.contenders(wide, http.StatusOK, p), p.rounds) {
-		t.enter(0, []outcome{o.upto(1)})
-		t.enter(3, []outcome{o.from(1)})
+	if slices.Contains(names, bare) {
+		for _, o := range contest(h.contenders(wide, http.StatusOK, p), p.rounds) {
+			t.enter(0, []outcome{o.upto(1)})
+			t.enter(3, []outcome{o.from(1)})
+		}
 	}
 
 	for _, o := range contest(h.contenders(narrow, http.StatusTooManyRequests, p), p.rounds) {

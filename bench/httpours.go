@@ -17,6 +17,11 @@ import (
 )
 
 func limiterByIP(q quota, style limiter.HeaderStyle) (*limiter.Limiter, error) {
+	return limiterRefusing(q, style, nil)
+}
+
+// limiterRefusing is limiterByIP with its own answer to refusals.
+func limiterRefusing(q quota, style limiter.HeaderStyle, refused limiter.Template) (*limiter.Limiter, error) {
 	s, err := memstore.New(memstore.Options{})
 	if err != nil {
 		return nil, err
@@ -24,6 +29,7 @@ func limiterByIP(q quota, style limiter.HeaderStyle) (*limiter.Limiter, error) {
 	return limiter.New(limiter.Config{
 		Store:   s,
 		Headers: style,
+		Refused: refused,
 		Rules:   []limiter.Rule{{Name: "api", Limit: q.limit(), Key: keyfuncs.RemoteIP}},
 	})
 }
@@ -54,4 +60,13 @@ func fiberOurs(style limiter.HeaderStyle) func(quota) (fiber.Handler, error) {
 		l, err := limiterByIP(q, style)
 		return fibermw.New(l), err
 	}
+}
+
+func fiberOursShort(q quota) (fiber.Handler, error) {
+	l, err := limiterRefusing(q, limiter.NoHeaders, limiter.Fixed(limiter.Answer{
+		Status:  fiber.StatusTooManyRequests,
+		Headers: []limiter.Header{{Name: "Content-Type", Value: fiber.MIMETextPlainCharsetUTF8}},
+		Body:    []byte("Too Many Requests"),
+	}))
+	return fibermw.New(l), err
 }

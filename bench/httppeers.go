@@ -31,6 +31,10 @@ import (
 // headers that most others send.
 const oursX = "headgate, X-RateLimit only"
 
+// oursShort is headgate with the refusal of Fiber's own limiter, but for a Cache-Control that keeps
+// it out of caches.
+const oursShort = "headgate, Retry-After and a short text"
+
 // httpContests has two contests for each framework. Where headgate is alone, no peer
 // of the framework can be set to send the same headers.
 var httpContests = []httpContest{
@@ -80,6 +84,10 @@ var httpContests = []httpContest{
 	{"Fiber, no headers", "Fiber, sending no headers", []httpPeer{
 		{bare, fiberApp(fiberBare)},
 		{ours, fiberApp(fiberOurs(limiter.NoHeaders))},
+	}},
+	{"Fiber, short refusals", "Fiber, refusing in a short text", []httpPeer{
+		{oursShort, fiberApp(fiberOursShort)},
+		{fiberOwn, fiberApp(fiberLimit)},
 	}},
 }
 
