@@ -45,7 +45,8 @@ func (s *sandbox) open(ctx context.Context, proxy string) error {
 		"GOPROXY=file://"+filepath.ToSlash(proxy)+","+strings.TrimSpace(own),
 		// With any GONOPROXY the go command first looks at the module cache alone, and takes the root
 		// that it finds there for the module of each program. What go env -w has set is read above.
-		"GOENV=off", "GOMODCACHE="+s.cache, "GOPRIVATE=", "GONOPROXY=", "GONOSUMDB="+root, "GOFLAGS=", "GOWORK=off",
+		"GOENV=off", "GOMODCACHE="+s.cache, "GOPRIVATE=", "GONOPROXY=", "GONOSUMDB="+root, "GOWORK=off",
+		"GOFLAGS=-trimpath", "CGO_ENABLED=0", // as .ci/release has it, so that nothing is compiled twice
 		"GOBIN="+filepath.Join(s.folder, "bin"))
 	return nil
 }

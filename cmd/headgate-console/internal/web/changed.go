@@ -85,13 +85,10 @@ func valueWords(field, value string) string {
 	case value == "":
 		return "none"
 	case field == "mode":
-		return modeWords[value]
+		return modeWords(value)
 	}
 	if runes := []rune(value); len(runes) > valueRunes {
 		return string(runes[:valueRunes-1]) + "…"
 	}
 	return value
 }
-
-// modeWords are the words for a policy that has a mode.
-var modeWords = map[string]string{"enforce": "in force", "shadow": "in shadow", "off": "off"}
