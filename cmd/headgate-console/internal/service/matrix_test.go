@@ -66,7 +66,7 @@ type row struct {
 
 // noActor lists the methods that take no actor.
 var noActor = []string{"Ledger", "Login", "LoginCode", "Authenticate", "AuthenticateToken", "AuthenticateByProxy",
-	"LoginByProvider", "RefuseProvider", "Bootstrap", "Recover", "Outbox", "Calendar", "Alarm", "Full"}
+	"LoginByProvider", "RefuseProvider", "Bootstrap", "Recover", "Outbox", "Calendar", "Alarm", "Full", "Parsing"}
 
 // matrix has the verdict of every method for each actor. The policy "p" lists the
 // application a. Every row runs in its own world.
