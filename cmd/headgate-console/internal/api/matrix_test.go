@@ -220,7 +220,7 @@ func (e expectation) try(t *testing.T) {
 // refusals returns the number of refusals in the audit log.
 func (w *world) refusals() int {
 	w.t.Helper()
-	return len(w.audit(service.AuditQuery{Outcome: service.Refused, PerPage: service.MaxPerPage}))
+	return len(w.audit(service.AuditQuery{Outcome: service.Refused, Limit: service.MaxPerPage}))
 }
 
 // audit returns entries of the audit log, the newest first.

@@ -116,7 +116,7 @@ func TestProxyUnknownNameIsNoWrongToken(t *testing.T) {
 		w.from(proxy, "owner", request{"GET", "/api/apps", nil, []string{"X-User", "disabled"}}).want(401)
 	}
 	entries, err := w.Audit(t.Context(), w.actor("administrator"), service.AuditQuery{Action: "session.login",
-		Object: "user:disabled", Outcome: service.Refused, PerPage: service.MaxPerPage})
+		Object: "user:disabled", Outcome: service.Refused, Limit: service.MaxPerPage})
 	if err != nil || len(entries) != 60 {
 		t.Errorf("%d refusals are in the audit log, want as many as are written in an hour: %v", len(entries), err)
 	}

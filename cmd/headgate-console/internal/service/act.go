@@ -154,7 +154,7 @@ func (s *Service) auditRefusal(ctx context.Context, a Actor, verb, object, reaso
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), refusalTime)
 	defer cancel()
 	row := a.auditRow(s.now(), verb, object)
-	row.Outcome, row.Note = string(Refused), reason
+	row.Outcome, row.Note = Refused, reason
 	if err := s.db.Update(ctx, func(t *store.Tx) error { return t.AddAudit(row) }); err != nil {
 		s.logger.ErrorContext(ctx, "a refusal could not be written to the audit log",
 			"actor", a.user, "action", verb, "object", object, "error", err)

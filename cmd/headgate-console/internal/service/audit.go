@@ -3,53 +3,27 @@ package service
 import (
 	"context"
 	"encoding/json"
-	"time"
 
 	"github.com/headgate/headgate/cmd/headgate-console/internal/store"
 	"github.com/headgate/headgate/internal/textform"
 )
 
-// Outcome is the outcome of an action.
-type Outcome string
-
-// The outcomes.
+// The outcomes of actions.
 const (
-	Done    Outcome = "done"
-	Refused Outcome = "refused"
+	Done    = "done"
+	Refused = "refused"
 )
 
-// Entry is a row of the audit log. It is never changed, and holds no secret.
-type Entry struct {
-	// Actor is a user, or "" for the program itself or an unknown user, Via is "session", "oidc",
-	// "token:" and its id, "pause", "proxy" or "console", Action is such as "policy.update", Object
-	// such as "policy:login", Before and After are JSON or "", and Note is such as the reason of a
-	// refusal.
-	store.Audit
+// Entry is a row of the audit log. Its Action is such as "policy.update", and its Object such as
+// "policy:login".
+type Entry = store.Audit
 
-	At      time.Time
-	Outcome Outcome
-}
-
-// AuditQuery selects a page of the audit log, the newest entries first. Empty
-// fields select all entries.
-type AuditQuery struct {
-	Actor   string
-	Object  string
-	Action  string // such as "policy.update", or "session." for all that begin with it
-	Outcome Outcome
-	Since   time.Time // inclusive
-	Until   time.Time // exclusive
-
-	// Before is the ID of the last entry of the page before, or 0.
-	Before int64
-
-	// PerPage is the number of entries, at most MaxPerPage; 0 means 50.
-	PerPage int
-}
+// AuditQuery selects a page of the audit log. Its Limit is at most MaxPerPage; 0 means 50.
+type AuditQuery = store.AuditQuery
 
 // Audit returns a page of the audit log. It requires an administrator.
 func (s *Service) Audit(ctx context.Context, a Actor, q AuditQuery) ([]Entry, error) {
-	if err := q.check(); err != nil {
+	if err := checkAudit(q); err != nil {
 		return nil, err
 	}
 
@@ -58,36 +32,18 @@ func (s *Service) Audit(ctx context.Context, a Actor, q AuditQuery) ([]Entry, er
 			return nil, err
 		}
 
-		rows, err := d.FindAudit(store.AuditQuery{
-			Actor: q.Actor, Object: q.Object, Action: q.Action, Outcome: string(q.Outcome),
-			Since: microseconds(q.Since), Until: microseconds(q.Until), Before: q.Before, Limit: perPage(q.PerPage),
-		})
-		return entriesOf(rows), err
+		q.Limit = perPage(q.Limit)
+		return d.FindAudit(q)
 	})
 }
 
-func (a *AuditQuery) check() error {
+func checkAudit(q AuditQuery) error {
 	var f faults
-	f.add("actor", textform.Check(a.Actor, MaxSearch))
-	f.add("object", textform.Check(a.Object, MaxSearch))
-	f.add("action", textform.Check(a.Action, MaxSearch))
-	f.add("outcome", textform.Check(string(a.Outcome), MaxSearch))
+	f.add("actor", textform.Check(q.Actor, MaxSearch))
+	f.add("object", textform.Check(q.Object, MaxSearch))
+	f.add("action", textform.Check(q.Action, MaxSearch))
+	f.add("outcome", textform.Check(q.Outcome, MaxSearch))
 	return f.err()
-}
-
-func microseconds(t time.Time) int64 {
-	if t.IsZero() {
-		return 0
-	}
-	return t.UnixMicro()
-}
-
-func entriesOf(rows []store.Audit) []Entry {
-	list := make([]Entry, len(rows))
-	for i, r := range rows {
-		list[i] = Entry{Audit: r, At: instant(r.At), Outcome: Outcome(r.Outcome)}
-	}
-	return list
 }
 
 // maxObject is the largest number of bytes of an object's name in the audit log.
@@ -100,7 +56,7 @@ func (a Actor) auditRow(at int64, verb, object string) store.Audit {
 		via = viaPause
 	}
 	return store.Audit{
-		At: at, Actor: a.user, Via: via, Action: verb, Object: sanitize(object, maxObject), Outcome: string(Done),
+		At: instant(at), Actor: a.user, Via: via, Action: verb, Object: sanitize(object, maxObject), Outcome: Done,
 		RequestID: a.meta.RequestID, Address: a.meta.Address,
 	}
 }

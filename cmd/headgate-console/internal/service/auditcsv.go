@@ -9,14 +9,14 @@ import (
 )
 
 // AuditCSV writes the entries of the audit log that q selects as CSV, the newest first; Before
-// and PerPage of q are ignored. It requires an administrator. The audit log gets a row before
+// and Limit of q are ignored. It requires an administrator. The audit log gets a row before
 // anything is written to w; an error that AuditCSV returns later cuts the file short.
 func (s *Service) AuditCSV(ctx context.Context, a Actor, q AuditQuery, w io.Writer) error {
-	if err := q.check(); err != nil {
+	if err := checkAudit(q); err != nil {
 		return err
 	}
 
-	q.Before, q.PerPage = 0, MaxPerPage
+	q.Before, q.Limit = 0, MaxPerPage
 
 	err := s.manage(ctx, a, "audit.export", "audit", func(d *action) error {
 		return d.done("", text(map[string]any{
@@ -44,7 +44,7 @@ func (s *Service) AuditCSV(ctx context.Context, a Actor, q AuditQuery, w io.Writ
 		for _, e := range page {
 			err = out.Write([]string{
 				strconv.FormatInt(e.ID, 10), e.At.Format(time.RFC3339Nano), inert(e.Actor), inert(e.Via),
-				inert(e.Action), inert(e.Object), string(e.Outcome),
+				inert(e.Action), inert(e.Object), e.Outcome,
 				inert(e.Before), inert(e.After), inert(e.RequestID), inert(e.Address), inert(e.Note),
 			})
 			if err != nil {
@@ -53,7 +53,7 @@ func (s *Service) AuditCSV(ctx context.Context, a Actor, q AuditQuery, w io.Writ
 			q.Before = e.ID
 		}
 
-		if len(page) < q.PerPage {
+		if len(page) < q.Limit {
 			break
 		}
 	}

@@ -150,7 +150,7 @@ func TestAuditCSVHasEveryEntryOnce(t *testing.T) {
 
 		// A page and its size in the query do not cut the file.
 		var b bytes.Buffer
-		w.must(w.AuditCSV(t.Context(), w.admin, AuditQuery{Action: "x.probe", Before: 3, PerPage: 1}, &b))
+		w.must(w.AuditCSV(t.Context(), w.admin, AuditQuery{Action: "x.probe", Before: 3, Limit: 1}, &b))
 
 		rows := must(csv.NewReader(&b).ReadAll())
 

@@ -308,7 +308,7 @@ func (s *Service) stay(ctx context.Context, row store.Pause, reason string) erro
 
 		a := Actor{user: row.User, via: row.Via, pause: true}
 		entry := a.auditRow(now, "policy."+updated, policyObject(row.Policy))
-		entry.Outcome, entry.Note = string(Refused), backNote(row, now)+": "+reason
+		entry.Outcome, entry.Note = Refused, backNote(row, now)+": "+reason
 		entry.After = pauseText(row)
 		return t.AddAudit(entry)
 	})

@@ -124,9 +124,6 @@ func (s *Service) Full() bool { return s.db.Full() }
 func (s *Service) now() int64 { return s.clock().UnixMicro() }
 
 // instant returns the time that a column holds; 0 is the zero time.
-func instant(us int64) time.Time {
-	if us == 0 {
-		return time.Time{}
-	}
-	return time.UnixMicro(us).UTC()
-}
+func instant(us int64) time.Time { return store.Instant(us) }
+
+func microseconds(t time.Time) int64 { return store.Micros(t) }

@@ -191,7 +191,7 @@ func (w *world) create(p policy.Policy) policy.Policy {
 // entries returns rows of the audit log.
 func (w *world) entries(q AuditQuery) []Entry {
 	w.t.Helper()
-	q.PerPage = MaxPerPage
+	q.Limit = MaxPerPage
 	list := must(w.Audit(w.t.Context(), w.admin, q))
 	return list
 }

@@ -134,12 +134,12 @@ func (w *whatIf) readBeside() error {
 
 	// The audit log also has those that were taken away.
 	list, err := w.FindAudit(store.AuditQuery{Object: policyObject(w.q.Name), Action: "override.",
-		Outcome: string(Done), Limit: 1})
+		Outcome: Done, Limit: 1})
 	if err != nil {
 		return err
 	}
 	for _, row := range list {
-		w.since = instant(row.At)
+		w.since = row.At
 	}
 	for _, o := range w.beside {
 		if o.Ended(instant(w.action.now)) && o.Until.After(w.since) {

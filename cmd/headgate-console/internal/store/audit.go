@@ -1,21 +1,24 @@
 package store
 
-import "strings"
+import (
+	"strings"
+	"time"
+)
 
-// Audit is one row of the audit log. No statement changes or removes one.
+// Audit is one row of the audit log. No statement changes or removes one, and it holds no secret.
 type Audit struct {
-	ID        int64  `sql:"audit.id"` // set by the database
-	At        int64  `db:"at"`        // µs
-	Actor     string `db:"actor"`
-	Via       string `db:"via"`
-	Action    string `db:"action"`
-	Object    string `db:"object"`
-	Outcome   string `db:"outcome"`
-	Before    string `db:"body_before"`
-	After     string `db:"body_after"`
-	RequestID string `db:"request_id"`
-	Address   string `db:"address"`
-	Note      string `db:"note"`
+	ID        int64     `sql:"audit.id"` // set by the database
+	At        time.Time `db:"at"`
+	Actor     string    `db:"actor"` // a user, or "" for the program itself or an unknown user
+	Via       string    `db:"via"`   // "session", "oidc", "token:" and its id, "pause", "proxy" or "console"
+	Action    string    `db:"action"`
+	Object    string    `db:"object"`
+	Outcome   string    `db:"outcome"`     // "done" or "refused"
+	Before    string    `db:"body_before"` // JSON or ""
+	After     string    `db:"body_after"`  // JSON or ""
+	RequestID string    `db:"request_id"`
+	Address   string    `db:"address"`
+	Note      string    `db:"note"` // such as the reason of a refusal
 }
 
 var auditRows = newRows[Audit]("audit")
@@ -28,11 +31,11 @@ func (t *Tx) AddAudit(a Audit) error { return auditRows.insert(t, a) }
 type AuditQuery struct {
 	Actor   string
 	Object  string
-	Action  string // or the beginning of some, which ends with "."
+	Action  string // such as "policy.update", or "session." for all that begin with it
 	Outcome string
-	Since   int64 // µs, inclusive; 0 means from the beginning
-	Until   int64 // µs, exclusive; 0 means to the end
-	Before  int64 // an id; 0 means from the newest
+	Since   time.Time // inclusive
+	Until   time.Time // exclusive
+	Before  int64     // an id, such as that of the last row of the page before; 0 for the newest rows
 	Limit   int
 }
 
@@ -49,8 +52,8 @@ func (t *Tx) FindAudit(q AuditQuery) ([]Audit, error) {
 	c.addIf(isGroup, "action >= ? AND action < ?", q.Action, group+"/")
 	c.addIf(!isGroup && q.Action != "", "action = ?", q.Action)
 
-	c.addIf(q.Since != 0, "at >= ?", q.Since)
-	c.addIf(q.Until != 0, "at < ?", q.Until)
+	c.addIf(!q.Since.IsZero(), "at >= ?", Micros(q.Since))
+	c.addIf(!q.Until.IsZero(), "at < ?", Micros(q.Until))
 	c.addIf(q.Before != 0, "id < ?", q.Before)
 	return auditRows.all(t, c.where()+" ORDER BY id DESC LIMIT ?", append(c.args, q.Limit)...)
 }

@@ -1,15 +1,19 @@
 package store
 
 import (
+	"database/sql"
+	"database/sql/driver"
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 )
 
 // rowsOf is a table whose rows are structs of type R. Its columns are the exported fields, in their
 // order, by the names in their tags db, or those of severalColumns. A list is no column. A field
 // with the tag sql is that expression, which is only read, and one with set:"once" is written by
-// insert and replace alone. Tags are constants, and so the statements are made of constants.
+// insert and replace alone. A time is stored as by [Micros]. Tags are constants, and so the
+// statements are made of constants.
 type rowsOf[R any] struct {
 	name    string
 	columns []column
@@ -74,6 +78,8 @@ func columnsOf(row reflect.Type) (list []column) {
 // and elements, if it has some.
 func variables(list []any, v reflect.Value) []any {
 	switch {
+	case v.Type() == reflect.TypeFor[time.Time]():
+		list = append(list, (*storedTime)(v.Addr().Interface().(*time.Time)))
 	case v.Kind() == reflect.Struct:
 		for i := range v.NumField() {
 			list = variables(list, v.Field(i))
@@ -86,6 +92,36 @@ func variables(list []any, v reflect.Value) []any {
 		list = append(list, v.Addr().Interface())
 	}
 	return list
+}
+
+// storedTime reads and writes a time as a column has it.
+type storedTime time.Time
+
+// Scan implements [sql.Scanner].
+func (s *storedTime) Scan(column any) error {
+	var us sql.NullInt64
+	err := us.Scan(column)
+	*s = storedTime(Instant(us.Int64))
+	return err
+}
+
+// Value implements [driver.Valuer].
+func (s *storedTime) Value() (driver.Value, error) { return Micros(time.Time(*s)), nil }
+
+// Instant returns the time that a column of microseconds has; 0 is the zero time.
+func Instant(us int64) time.Time {
+	if us == 0 {
+		return time.Time{}
+	}
+	return time.UnixMicro(us).UTC()
+}
+
+// Micros returns the microseconds of a time since the Unix epoch, or 0 for the zero time.
+func Micros(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMicro()
 }
 
 // values adds pointers to the columns of a row that are written.

@@ -31,7 +31,7 @@ func (r *request) auditQuery() (audit, service.AuditQuery) {
 		Since: r.query("since"), Until: r.query("until"), Mistakes: mistakes{},
 	}
 	return a, service.AuditQuery{
-		Actor: a.Actor, Object: a.Object, Action: a.Action, Outcome: service.Outcome(a.Outcome), PerPage: perAudit,
+		Actor: a.Actor, Object: a.Object, Action: a.Action, Outcome: a.Outcome, Limit: perAudit,
 		Since: a.date("since", a.Since, 0), Until: a.date("until", a.Until, 1),
 	}
 }

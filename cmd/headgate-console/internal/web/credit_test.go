@@ -335,7 +335,7 @@ func TestNinthGrantIsRefused(t *testing.T) {
 func (s *limited) changes() (list []service.Entry) {
 	s.t.Helper()
 	for _, action := range []string{"key.grant", "key.revoke", "key.debit"} {
-		rows, err := s.Audit(s.t.Context(), s.admin, service.AuditQuery{Action: action, PerPage: service.MaxPerPage})
+		rows, err := s.Audit(s.t.Context(), s.admin, service.AuditQuery{Action: action, Limit: service.MaxPerPage})
 		s.must(err)
 		list = append(list, rows...)
 	}

@@ -66,7 +66,7 @@ func (w *world) ban(rule string, keys ...string) {
 
 func (w *world) audited(action string) []service.Entry {
 	w.t.Helper()
-	rows, err := w.Audit(w.t.Context(), w.admin, service.AuditQuery{Action: action, PerPage: service.MaxPerPage})
+	rows, err := w.Audit(w.t.Context(), w.admin, service.AuditQuery{Action: action, Limit: service.MaxPerPage})
 	w.must(err)
 	return rows
 }

@@ -216,7 +216,7 @@ func TestMatrixOfRoutesAndRoles(t *testing.T) {
 func (w *world) refusals() int {
 	w.t.Helper()
 	rows, err := w.Audit(w.t.Context(), w.admin,
-		service.AuditQuery{Outcome: service.Refused, PerPage: service.MaxPerPage})
+		service.AuditQuery{Outcome: service.Refused, Limit: service.MaxPerPage})
 	w.must(err)
 	return len(rows)
 }
