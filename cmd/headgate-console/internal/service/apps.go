@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/headgate/headgate/cmd/headgate-console/internal/store"
 	"github.com/headgate/headgate/internal/textform"
@@ -14,30 +13,19 @@ import (
 
 // App is an application that policies list.
 type App struct {
-	Name        string    `json:"name"`
-	Description string    `json:"description"`
-	CreatedAt   time.Time `json:"created_at"`
-	CreatedBy   string    `json:"created_by"`
-	Policies    int64     `json:"policies"` // the number of policies that list it
-	Role        Role      `json:"role"`     // of the actor
+	store.App
+	Role Role `json:"role"` // of the actor
 }
 
 func appObject(name string) string { return "app:" + name }
-
-func appOf(r store.App, access Access) App {
-	return App{
-		Name: r.Name, Description: r.Description, CreatedAt: instant(r.CreatedAt), CreatedBy: r.CreatedBy,
-		Policies: r.Policies, Role: access.Role(r.Name),
-	}
-}
 
 // Apps returns the applications in which the actor has a role, by name.
 func (s *Service) Apps(ctx context.Context, a Actor) ([]App, error) {
 	return answer(ctx, s, a, "app.list", "apps", func(d *action) (list []App, err error) {
 		rows, err := d.Apps()
 		for _, r := range rows {
-			if app := appOf(r, d.access); app.Role != NoRole {
-				list = append(list, app)
+			if role := d.access.Role(r.Name); role != NoRole {
+				list = append(list, App{r, role})
 			}
 		}
 		return list, err
@@ -54,7 +42,7 @@ func (s *Service) CreateApp(ctx context.Context, a Actor, name, description stri
 			return err
 		}
 
-		err := d.InsertApp(store.App{Name: name, Description: description, CreatedAt: d.now, CreatedBy: a.user})
+		err := d.InsertApp(store.App{Name: name, Description: description, CreatedAt: instant(d.now), CreatedBy: a.user})
 		if errors.Is(err, store.ErrExists) {
 			return invalid("name", "there is an application of that name")
 		}
@@ -68,7 +56,7 @@ func (s *Service) CreateApp(ctx context.Context, a Actor, name, description stri
 
 // addApp adds an application that a policy lists.
 func (a *action) addApp(name string) error {
-	if err := a.InsertApp(store.App{Name: name, CreatedAt: a.now, CreatedBy: a.actor.user}); err != nil {
+	if err := a.InsertApp(store.App{Name: name, CreatedAt: instant(a.now), CreatedBy: a.actor.user}); err != nil {
 		return err
 	}
 	row := a.actor.auditRow(a.now, "app.create", appObject(name))

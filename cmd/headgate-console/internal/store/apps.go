@@ -1,14 +1,16 @@
 package store
 
-// App is a row of an application.
+import "time"
+
+// App is a row of an application that policies list.
 type App struct {
-	Name        string `db:"name"`
-	Description string `db:"description"`
-	CreatedAt   int64  `db:"created_at"` // µs
-	CreatedBy   string `db:"created_by"`
+	Name        string    `db:"name" json:"name"`
+	Description string    `db:"description" json:"description"`
+	CreatedAt   time.Time `db:"created_at" json:"created_at"`
+	CreatedBy   string    `db:"created_by" json:"created_by"`
 
 	// Policies is the number of policies that list it.
-	Policies int64 `sql:"(SELECT COUNT(*) FROM policy_apps p WHERE p.app = apps.name)"`
+	Policies int64 `json:"policies" sql:"(SELECT COUNT(*) FROM policy_apps p WHERE p.app = apps.name)"`
 }
 
 var appRows = newRows[App]("apps")
