@@ -82,7 +82,8 @@ func TestOverridesBanKeys(t *testing.T) {
 	})
 }
 
-// A ban beside a policy is in force and lifted like every override, and leaves the limit of its key.
+// A ban beside a policy is in force and lifted like every override, and leaves the limit of its
+// key.
 func TestFollowPutsBansBesidePoliciesInForce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &besideSource{}

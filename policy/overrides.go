@@ -130,32 +130,34 @@ func (p *Policy) LimitOf(key string, at time.Time) core.Limit {
 	return p.Limit
 }
 
-// OverrideOf returns the entry of Overrides whose limit is in force for a key at the instant: that of
-// the key, or else that of the longest prefix. It is false if there is none.
+// OverrideOf returns the entry of Overrides whose limit is in force for a key at the instant: that
+// of the key, or else that of the longest prefix. It is false if there is none.
 func (p *Policy) OverrideOf(key string, at time.Time) (o Override, ok bool) {
-	return p.overrideOf(key, func(o Override) bool { return o.Limits(at) })
+	return findOverride(p.Overrides, key, func(o Override) bool { return o.Limits(at) })
 }
 
-// BanOf returns the end of the ban that an entry of Overrides has in force for a key at the instant,
-// or the zero time. It knows nothing of what Policy.Ban does, and of what is beside the policy.
+// BanOf returns the end of the ban that an entry of Overrides has in force for a key at the
+// instant, or the zero time. It knows nothing of the bans of Policy.Ban, and of what is beside the
+// policy.
 func (p *Policy) BanOf(key string, at time.Time) time.Time {
-	o, _ := p.overrideOf(key, func(o Override) bool { return !o.Ended(at) })
+	o, _ := findOverride(p.Overrides, key, func(o Override) bool { return !o.Ended(at) })
 	if !o.Bans(at) {
 		return time.Time{}
 	}
 	return o.BannedUntil
 }
 
-// overrideOf returns the entry of the key, or else that of the longest prefix, of those that count.
-func (p *Policy) overrideOf(key string, counts func(Override) bool) (o Override, ok bool) {
+// findOverride returns the entry of the key, or else that of the longest prefix, of those that
+// count.
+func findOverride(all map[string]Override, key string, counts func(Override) bool) (o Override, ok bool) {
 	// An entry that ends in "*" stands for the prefix also if a key is spelled so.
-	own, exists := p.Overrides[key]
+	own, exists := all[key]
 	if _, isPrefix := OverriddenPrefix(key); exists && !isPrefix && counts(own) {
 		return own, true
 	}
 
 	longest := 0
-	for name, other := range p.Overrides {
+	for name, other := range all {
 		prefix, is := OverriddenPrefix(name)
 		if is && len(prefix) > longest && strings.HasPrefix(key, prefix) && counts(other) {
 			o, longest = other, len(prefix)

@@ -101,9 +101,9 @@ func (o *ownLimit) limits(at *instant) bool {
 // inForce reports whether anything of the override is.
 func (o *ownLimit) inForce(at *instant) bool { return o.bans(at) || o.limits(at) }
 
-// find returns the override of a key that is in force: its own, or that of the longest prefix. matched compares what
-// was found in several tables: it is 0 for nothing, the length of the prefix, or more than any for
-// the key itself.
+// find returns the override of a key that is in force: its own, or that of the longest prefix.
+// matched compares what was found in several tables: it is 0 for nothing, the length of the prefix,
+// or more than any for the key itself.
 func (t *table) find(key string, at *instant) (own ownLimit, matched int) {
 	if t == nil {
 		return own, 0

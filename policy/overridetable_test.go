@@ -92,7 +92,8 @@ func TestTableFindsTheLongestPrefix(t *testing.T) {
 				key := word()
 				at := instant(0)
 				got, matched := table.find(key, &at)
-				if want, n := naive(entries, key, now); matched != n || n > 0 && got.override().String() != want.String() {
+				want, n := naive(entries, key, now)
+				if matched != n || n > 0 && got.override().String() != want.String() {
 					t.Fatalf("seed %d, %q: %v of %d, want %v of %d in %v", seed, key, got, matched, want, n,
 						entries)
 				}

@@ -108,13 +108,19 @@ func (f *fleet) sends(method, path, kind, body string, status int) {
 	}
 }
 
-// has waits until both instances have the quota of a key.
+// has waits until both instances have the quota of a key, and do not ban it.
 func (f *fleet) has(what, key string, quota int64) {
+	f.t.Helper()
+	f.meets(what, key, func(d limiter.RuleDecision) bool { return d.Limit.Quota == quota && !d.Decision.Banned })
+}
+
+// meets waits until a key meets what holds in both instances.
+func (f *fleet) meets(what, key string, holds func(limiter.RuleDecision) bool) {
 	f.t.Helper()
 	begun := time.Now()
 	known := func(l *limiter.Limiter) bool {
 		list, err := l.Peek(f.t.Context(), key)
-		return err == nil && len(list) == 1 && list[0].Limit.Quota == quota
+		return err == nil && len(list) == 1 && holds(list[0])
 	}
 
 	tick := time.NewTicker(time.Millisecond)
@@ -156,5 +162,33 @@ func TestOneOverrideIsInForceInAllInstances(t *testing.T) {
 
 		f.sends(http.MethodDelete, path+key, asJSON, "", http.StatusNoContent)
 		f.has("the DELETE of "+key, key, 100)
+	}
+}
+
+// A ban of a key is in force in two instances at once, whatever the policy, and so is its end.
+func TestOneBanIsInForceInAllInstances(t *testing.T) {
+	f := openFleet(t)
+	const bans = "/api/policies/api/bans"
+	passes := func() (n int) {
+		for _, l := range f.instances {
+			if d, err := l.Allow(t.Context(), "mallory", 1); err == nil && d.Allowed {
+				n++
+			}
+		}
+		return n
+	}
+
+	for range 3 {
+		f.sends(http.MethodPost, bans, asJSON, `{"key": "mallory", "for": "10m"}`, http.StatusNoContent)
+		f.meets("the ban", "mallory", func(d limiter.RuleDecision) bool { return d.Decision.Banned })
+		if n := passes(); n != 0 {
+			t.Errorf("the banned key passes in %d instances", n)
+		}
+
+		f.sends(http.MethodPost, bans+"/lift", asJSON, `{"key": "mallory"}`, http.StatusNoContent)
+		f.has("the lift", "mallory", 100)
+		if n := passes(); n != 2 {
+			t.Errorf("after the lift the key passes in %d instances", n)
+		}
 	}
 }

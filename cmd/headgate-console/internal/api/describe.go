@@ -265,8 +265,8 @@ func special(t reflect.Type) object {
 		parts := object{"after": text, "for": text, "max": text}
 		return either("Such as 20/1m for 10m max 24h.", text, object{"type": "object", "properties": parts})
 	case reflect.TypeFor[policy.OverrideText](), reflect.TypeFor[policy.Override]():
-		parts := object{"limit": text, "until": text}
-		return either("A limit, or one with an end.", text, object{"type": "object", "properties": parts})
+		parts := object{"limit": text, "until": text, "banned_until": text}
+		return either("A limit, one with an end, or a ban.", text, object{"type": "object", "properties": parts})
 	}
 	return nil
 }

@@ -160,7 +160,8 @@ func (c *call) debitKey(in *debit) (v charge, err error) {
 
 type ban struct {
 	callerKey
-	For string `json:"for" doc:"From 1s to what the policy bans for at most." example:"2h"`
+	For string `json:"for" doc:"From 1s to ten years, or to what a policy with a ban bans for at most." example:"2h"`
+	comment
 }
 
 func (c *call) imposeBan(in *ban) (none, error) {
@@ -171,7 +172,7 @@ func (c *call) imposeBan(in *ban) (none, error) {
 	if err := c.redis(c.o.Impose != nil); err != nil {
 		return none{}, err
 	}
-	return none{}, c.o.Service.ImposeBan(c.ctx(), c.actor, c.name(), in.Key, span,
+	return none{}, c.o.Service.ImposeBan(c.ctx(), c.actor.Saying(in.Comment), c.name(), in.Key, span,
 		func(ctx context.Context, p policy.Policy, key string, span time.Duration) error {
 			return c.ofKey(c.o.Impose(ctx, p, key, span))
 		})
@@ -184,6 +185,7 @@ type banList struct {
 type banned struct {
 	Key   string    `json:"key" doc:"As the policy counts it. Bytes that are not UTF-8 are U+FFFD."`
 	Until time.Time `json:"until"`
+	By    string    `json:"by,omitempty" doc:"Who imposed it, under a policy without a ban."`
 }
 
 func (c *call) bans(*none) (v banList, err error) {
@@ -194,9 +196,12 @@ func (c *call) bans(*none) (v banList, err error) {
 	if err != nil {
 		return v, c.redisAway("bans", err)
 	}
-	return banList{mapped(list, func(b core.Banned) banned {
-		return banned{b.Key, time.UnixMicro(b.Until).UTC()}
-	})}, nil
+	v.Bans = mapped(list, func(b core.Banned) banned { return banned{b.Key, time.UnixMicro(b.Until).UTC(), ""} })
+	beside, err := c.o.Service.BansBeside(c.ctx(), c.actor, []string{c.name()})
+	for _, b := range beside {
+		v.Bans = append(v.Bans, banned{b.Key, b.Until, b.By})
+	}
+	return v, err
 }
 
 type allowance struct {

@@ -7,20 +7,26 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
+	"github.com/headgate/headgate/core"
 )
 
 // override is the limit of a single key, or of all keys with a prefix, beside a policy.
 type override struct {
 	Key       string    `json:"key"`
-	Limit     string    `json:"limit"`
+	Limit     string    `json:"limit" doc:"Empty for a ban alone."`
 	Until     time.Time `json:"until,omitzero"`
+	Banned    time.Time `json:"banned_until,omitzero"`
 	ChangedAt time.Time `json:"changed_at"`
 	ChangedBy string    `json:"changed_by"`
 	Reason    string    `json:"reason,omitempty" doc:"Why instances leave it out."`
 }
 
 func overrideOf(o service.Override) override {
-	return override{o.Key, o.Limit.String(), o.Until, o.ChangedAt, o.ChangedBy, o.Reason}
+	limit := ""
+	if o.Limit != (core.Limit{}) {
+		limit = o.Limit.String()
+	}
+	return override{o.Key, limit, o.Until, o.BannedUntil, o.ChangedAt, o.ChangedBy, o.Reason}
 }
 
 type overrideList struct {

@@ -89,7 +89,7 @@ func TestBanIsImposed(t *testing.T) {
 
 	// A shortened key is none that an instance would look for.
 	w.ask("owner", "POST", path, object{"key": longKey, "for": "10m"}).wantField("key")
-	w.ask("owner", "POST", "/api/policies/p/bans", object{"key": "x", "for": "10m"}).wantField("ban")
+	w.ask("owner", "POST", "/api/policies/p/bans", object{"key": "x", "for": "10m"}).wantField("key")
 
 	if len(done) > 0 {
 		t.Fatalf("%q", done)
@@ -98,6 +98,19 @@ func TestBanIsImposed(t *testing.T) {
 	w.ask("owner", "POST", path, object{"key": "a\x00\n<b>", "for": "24h"}).want(204)
 	if !slices.Equal(done, []string{"banning a\x00\n<b> 24h0m0s"}) {
 		t.Errorf("%q", done)
+	}
+
+	// Under a policy without a ban of its own it is beside the policy, and listed with its author,
+	// behind the one that the store has.
+	w.ask("owner", "POST", "/api/policies/p/bans", object{"key": "192.0.2.1", "for": "10m", "comment": "c"}).want(204)
+	bans := w.ask("viewer", "GET", "/api/policies/p/bans", nil).want(200)
+	if list, _ := bans.get("bans").([]any); len(done) != 1 || len(list) != 2 || at(list[1], "key") != "192.0.2.1" ||
+		at(list[1], "by") != "owner" {
+		t.Errorf("%q, %s", done, bans.text)
+	}
+	w.ask("owner", "POST", "/api/policies/p/bans/lift", object{"key": "192.0.2.1"}).want(204)
+	if got := w.ask("viewer", "GET", "/api/policies/p/bans", nil).want(200); len(got.get("bans").([]any)) != 1 {
+		t.Errorf("after the lift: %s", got.text)
 	}
 
 	// Without Redis there is nothing that could hold a ban.

@@ -95,7 +95,7 @@ func (b Beside) Limits() []core.Limit {
 	seen := map[core.Limit]bool{}
 	var list []core.Limit
 	for _, o := range b {
-		if !seen[o.Limit] {
+		if o.Limit != (core.Limit{}) && !seen[o.Limit] {
 			seen[o.Limit] = true
 			list = append(list, o.Limit)
 		}

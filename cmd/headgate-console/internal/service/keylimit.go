@@ -7,6 +7,7 @@ import (
 
 	"github.com/headgate/headgate/cmd/headgate-console/internal/keylimit"
 	"github.com/headgate/headgate/cmd/headgate-console/internal/store"
+	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/policy"
 )
 
@@ -19,8 +20,8 @@ type KeyPolicy struct {
 	// overrides beside the policy into account. It is not to be saved.
 	Applied policy.Policy
 
-	// Beside is the override that the key itself, and not a prefix of it, has beside the policy,
-	// or nil. The instances may leave it out, as when it has ended.
+	// Beside is the override with a limit that the key itself, and not a prefix of it, has beside
+	// the policy, or nil. The instances may leave it out, as when it has ended.
 	Beside *policy.Override
 
 	key    string
@@ -71,7 +72,7 @@ func (a *action) keyPolicy(p policy.Policy, key string) (KeyPolicy, error) {
 
 	k.beside = besideOf(rows)
 	if _, isPrefix := policy.OverriddenPrefix(key); !isPrefix {
-		if o, ok := k.beside[key]; ok {
+		if o, ok := k.beside[key]; ok && o.Limit != (core.Limit{}) {
 			k.Beside = &o
 		}
 	}

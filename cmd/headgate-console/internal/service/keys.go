@@ -122,13 +122,6 @@ func (s *Service) ResetKey(
 	return s.changeKey(ctx, a, "key.reset", name, key, keyEntry, reset)
 }
 
-// LiftBan is [Service.ResetKey] for lift, which ends the ban of a key.
-func (s *Service) LiftBan(
-	ctx context.Context, a Actor, name, key string, lift func(context.Context, policy.Policy, string) error,
-) error {
-	return s.changeKey(ctx, a, "ban.lift", name, key, keyEntry, lift)
-}
-
 // keyEntry returns what the audit log has of the change of a key.
 func keyEntry(p policy.Policy, key string) (string, error) { return keyText(key, p), nil }
 

@@ -184,14 +184,17 @@ func readOverride(p *policy.Policy, c OverrideChange, now int64, field string, f
 	}
 
 	o, err := policy.ParseOverride(c.Limit)
-	if err == nil && !o.Until.IsZero() {
+	switch {
+	case err == nil && !o.BannedUntil.IsZero():
+		err = errors.New("a ban is no limit: ban the key instead")
+	case err == nil && !o.Until.IsZero():
 		err = errors.New("the end has a field of its own")
 	}
 	f.add(field+"limit", err)
 	limitWrong := err != nil
 
 	o.Until, err = policy.ParseUntil(c.Until)
-	if err == nil && o.Ended(instant(now)) {
+	if err == nil && !o.Until.IsZero() && !instant(now).Before(o.Until) {
 		err = errors.New("it has passed already")
 	}
 	f.add(field+"until", err)
@@ -220,7 +223,7 @@ func (a *action) putOverride(p *policy.Policy, row store.Override) (differs bool
 	if err != nil && !errors.Is(err, ErrNotFound) {
 		return false, err
 	}
-	if was.Text == row.Text {
+	if row.Text = keptBan(was.Text, row.Text, instant(a.now)); was.Text == row.Text {
 		return false, nil
 	}
 

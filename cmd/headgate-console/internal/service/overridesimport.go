@@ -254,7 +254,8 @@ func (w *work) compare(p *policy.Policy, was map[string]store.Override) {
 
 		before, exists := was[key]
 		delete(was, key)
-		if row := w.overrideRow(p.Name, key, o); exists && before.Text == row.Text {
+		row := w.overrideRow(p.Name, key, o)
+		if row.Text = keptBan(before.Text, row.Text, instant(w.now)); exists && before.Text == row.Text {
 			counts.Unchanged++
 		} else {
 			set = append(set, row)
@@ -266,6 +267,9 @@ func (w *work) compare(p *policy.Policy, was map[string]store.Override) {
 	if w.i.Missing == RemoveMissing {
 		for _, key := range slices.Sorted(maps.Keys(was)) {
 			row := w.overrideRow(p.Name, key, policy.Override{})
+			if row.Text = keptBan(was[key].Text, "", instant(w.now)); row.Text == was[key].Text {
+				continue
+			}
 			removed = append(removed, row)
 			w.step(p, was[key], row)
 		}

@@ -5,7 +5,6 @@ package service
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -37,36 +36,6 @@ func (s *Service) Top(ctx context.Context, a Actor, app string) (stats.Top, erro
 		return stats.Top{}, errors.Join(ErrNoFleet, err)
 	}
 	return top, nil
-}
-
-// CheckBan returns an error if a key cannot be banned under the policy for the time.
-func CheckBan(p policy.Policy, span time.Duration) error {
-	switch longest := p.Ban.Max; {
-	case longest == 0:
-		return invalid("ban", "the policy bans no keys: fill in “Ban after” in its form")
-	case p.Mode != policy.Enforce:
-		return invalid("ban", "the policy bans no keys while it is "+ModeWords(p.Mode))
-	case span < time.Second || span > longest || span%time.Millisecond != 0:
-		return invalid("for", fmt.Sprintf("it is not a time from 1s to %s, which the policy bans for at most", longest))
-	}
-	return nil
-}
-
-// ImposeBan is [Service.ResetKey] for impose, which bans a key for a time from now on. The
-// error says so if the policy bans no keys, or only for a shorter time.
-func (s *Service) ImposeBan(
-	ctx context.Context, a Actor, name, key string, span time.Duration,
-	impose func(context.Context, policy.Policy, string, time.Duration) error,
-) error {
-	if err := checkKey(key); err != nil {
-		return err
-	}
-
-	entry := func(p policy.Policy, key string) (string, error) {
-		return with(keyText(key, p), "for", span.String()), CheckBan(p, span)
-	}
-	ban := func(ctx context.Context, p policy.Policy, key string) error { return impose(ctx, p, key, span) }
-	return s.changeKey(ctx, a, "ban.impose", name, key, entry, ban)
 }
 
 // checkKey returns an error for a key that no request is counted by.

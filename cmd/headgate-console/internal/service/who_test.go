@@ -92,11 +92,11 @@ func TestImposeBanWritesTheAuditLogFirst(t *testing.T) {
 	})
 }
 
-func TestImposeBanNeedsAPolicyThatBans(t *testing.T) {
+func TestImposeBanNeedsAKeyAndATime(t *testing.T) {
 	w := newWorld(t, sqliteURL(t))
 	i := &imposed{}
 
-	// One policy has no ban, one is not in force, and the third bans for 24 hours at most.
+	// One policy counts addresses, one is not in force, and the third bans for 24 hours at most.
 	w.create(sample("plain", "a"))
 	w.create(banning("p", "a"))
 	shadow := banning("shadow", "a")
@@ -108,7 +108,8 @@ func TestImposeBanNeedsAPolicyThatBans(t *testing.T) {
 		span      time.Duration
 		field     string
 	}{
-		{"plain", "k", time.Hour, "ban"}, {"shadow", "k", time.Hour, "ban"}, {"p", "k", 0, "for"},
+		{"plain", "k", time.Hour, "key"}, {"plain", "192.0.2.1", longestBan + time.Second, "for"},
+		{"shadow", "k", time.Hour, "ban"}, {"p", "k", 0, "for"},
 		{"p", "k", -time.Hour, "for"},
 		{"p", "k", 24*time.Hour + time.Millisecond, "for"}, {"p", "k", time.Second + 1, "for"},
 		{"p", strings.Repeat("x", MaxKey+1), time.Hour, "key"},

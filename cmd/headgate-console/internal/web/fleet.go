@@ -80,7 +80,14 @@ func RedisFleet(client redis.UniversalClient, reports Reports, prefix string) (F
 func (r *redisFleet) Peek(ctx context.Context, p policy.Policy, key string) (core.Decision, error) {
 	op := opOn(p, core.Peek, key)
 	op.Ban, op.Windows, op.Cost, op.Lease = p.Ban.OrNil(), op.Limit.Windows(time.Now().UnixMicro()), 1, "console"
-	return r.apply(ctx, op)
+	d, err := r.apply(ctx, op)
+
+	// The store does not know of a ban beside the policy.
+	now := time.Now()
+	if end := p.BanOf(key, now); err == nil && !end.IsZero() && p.Mode == policy.Enforce {
+		d.Allowed, d.Banned, d.RetryAfter = false, true, max(d.RetryAfter, end.Sub(now))
+	}
+	return d, err
 }
 
 func (r *redisFleet) Reset(ctx context.Context, p policy.Policy, key string) error {

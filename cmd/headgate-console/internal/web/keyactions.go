@@ -33,7 +33,7 @@ func (t *target) Path() string { return keysPath(t.Policy, t.Counted) }
 
 // CanBan reports whether the actor may ban the key under the policy.
 func (t *target) CanBan() bool {
-	return t.CanEdit && service.CheckBan(*t.Found, time.Second) == nil
+	return t.CanEdit && service.CheckBan(*t.Found, t.Counted, time.Second) == nil
 }
 
 // CanAllow reports whether the actor may put the key on a list of the policy.
@@ -59,10 +59,15 @@ func (t *target) Own() string {
 // leave out.
 func (t *target) own() (policy.Override, bool) {
 	own, ok := t.Found.Overrides[t.Counted]
-	if !ok && t.Of.Beside != nil {
-		return *t.Of.Beside, true
+	if own.BannedUntil = (time.Time{}); own != (policy.Override{}) {
+		return own, true
 	}
-	return own, ok
+	if t.Of.Beside == nil {
+		return own, ok && own != (policy.Override{})
+	}
+	own = *t.Of.Beside
+	own.BannedUntil = time.Time{}
+	return own, true
 }
 
 // keyAction is an action on a key that the user is asked about first.
@@ -187,15 +192,22 @@ func inRedis(
 	}
 }
 
+// defaultBan is for how long the form bans under a policy that bans no keys by itself.
+const defaultBan = 10 * time.Minute
+
 func askBan(r *request, k *target) confirmation {
-	span := textform.Duration(k.Found.Ban.For)
+	span, help := defaultBan, "such as 10m or 24h"
+	if k.Found.Ban != (core.Ban{}) {
+		span = k.Found.Ban.For
+		help += "; the policy bans for " + textform.Duration(k.Found.Ban.Max) + " at most"
+	}
+	text := textform.Duration(span)
 	if r.confirmed() {
-		span = r.field("for")
+		text = r.field("for")
 	}
 
 	c := confirmationOf("ban", k.Policy)
-	c.Inputs = []input{{"for", "For", span, "such as 10m or 24h; the policy bans for " +
-		textform.Duration(k.Found.Ban.Max) + " at most", ""}}
+	c.Inputs, c.Comment = []input{{"for", "For", text, help, ""}}, k.Found.Ban == (core.Ban{})
 	return c
 }
 
@@ -205,7 +217,7 @@ func (r *request) doBan(k *target) (done string, err error) {
 		return "", mistake("for", "it is not a time such as 10m or 24h")
 	}
 
-	err = r.Service.ImposeBan(r.req.Context(), r.actor, k.Policy, k.Counted, span,
+	err = r.Service.ImposeBan(r.req.Context(), r.saying(), k.Policy, k.Counted, span,
 		func(ctx context.Context, p policy.Policy, key string, span time.Duration) error {
 			return fleetErr(r.Fleet.Impose(ctx, p, key, span))
 		})

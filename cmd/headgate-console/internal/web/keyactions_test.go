@@ -55,9 +55,29 @@ func TestKeyIsBannedAfterAQuestion(t *testing.T) {
 		t.Errorf("the audit log says %+v", rows)
 	}
 
-	// The policy plain has no ban, so nothing would enforce one.
-	if got := b.look("plain", "192.0.2.1"); got.form("/keys/ban") != nil {
-		t.Error("a policy that bans no keys has a button for it")
+	// The policy plain bans no keys by itself, so the ban is beside it, with a comment.
+	question = b.post("/keys/ban", b.look("plain", "192.0.2.1").form("/keys/ban")).want(http.StatusOK)
+	form = question.form("/keys/ban")
+	if form.Get("for") != "10m" {
+		t.Errorf("the question proposes %q", form.Get("for"))
+	}
+	form.Set("comment", "a scraper")
+	b.post("/keys/ban", form).goes("/keys?key=192.0.2.1&policy=plain&view=one&done=banned")
+	rows = w.audited("ban.impose")
+	if len(w.fleet.banned) != 1 || len(rows) != 2 || rows[0].Note != "a scraper" {
+		t.Errorf("%+v, and the audit log says %+v", w.fleet.banned, rows)
+	}
+
+	// It is in the list, with who imposed it, until it is lifted.
+	got := b.get("/keys?view=banned&policy=plain").want(http.StatusOK).cell("192.0.2.1")
+	if !strings.HasPrefix(got, "plain | banned until ") || !strings.Contains(got, " by admin | ") {
+		t.Errorf("%q", got)
+	}
+	listed := b.get("/keys?view=banned&policy=plain").form("/keys/lift")
+	question = b.post("/keys/lift", listed).want(http.StatusOK)
+	b.post("/keys/lift", question.form("/keys/lift"))
+	if p := b.get("/keys?view=banned&policy=plain"); !strings.Contains(p.text, "No key of a is banned under plain.") {
+		t.Errorf("after the lift: %s", p.text)
 	}
 }
 

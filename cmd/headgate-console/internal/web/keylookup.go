@@ -108,7 +108,7 @@ func (r *request) looked(ctx context.Context, k *keys, p policy.Policy, key stri
 		return keyRow{}, fleetErr(err)
 	}
 	row := k.row(r, p.Name, key)
-	row.Found, row.CanEdit, row.Shadow = &p, r.access.CanEdit(p.Apps), p.Mode == policy.Shadow
+	row.Found, row.CanEdit, row.Shadow = &p, r.access.CanEdit(p.Apps), isShadow(&p, key)
 	row.Gauge, row.Granted = newGauge(p.LimitOf(key, r.Clock()), d), d.Credit
 	row.Share = row.Gauge.Percent
 	if d.Banned {

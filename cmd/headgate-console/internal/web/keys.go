@@ -40,7 +40,6 @@ type keys struct {
 	Every   bool     // the browser reloads the page without JavaScript
 	Redis   bool
 	Away    bool  // Redis does not answer
-	Bans    bool  // some policy of the application bans
 	NoBans  bool  // the bans are not known
 	Banned  int64 // keys that are banned now
 	Further bool  // the key counts under more policies than are shown
@@ -54,6 +53,7 @@ type keys struct {
 	policies map[string]*policy.Policy // of the application
 	lately   map[ruleKey]topkeys.Key   // what was refused in the last minutes
 	until    map[ruleKey]int64         // when bans end, in microseconds
+	by       map[ruleKey]string        // who imposed them, of those that a user did
 }
 
 // ruleKey is a key under a policy.
@@ -70,6 +70,7 @@ type keyRow struct {
 	Share        int64 // how long the bar is, in percent
 	Since        time.Time
 	Until        time.Time     // the end of the ban; zero without one
+	By           string        // who imposed it, or "" for what the policy did by itself
 	Left         time.Duration // until then
 	Shadow       bool          // the policy counts, and refuses nothing
 	Changed      bool          // the policy was changed while requests were counted
@@ -251,7 +252,9 @@ func (r *request) fillKeys(k *keys) error {
 
 	// A Redis that does not answer is not asked again.
 	if !k.Away {
-		r.addBans(k)
+		if err := r.addBans(k); err != nil {
+			return err
+		}
 	}
 	if k.View == viewBanned {
 		k.Away = k.Away || k.NoBans
@@ -282,14 +285,14 @@ func (k *keys) addTop(top stats.Top) {
 }
 
 // addBans notes the bans of the policies that are chosen.
-func (r *request) addBans(k *keys) {
-	var names []string
+func (r *request) addBans(k *keys) error {
+	var names, chosen []string
 	for name, p := range k.policies {
-		if p.Ban != (core.Ban{}) {
-			k.Bans = true
-			if k.Policy == "" || k.Policy == name {
-				names = append(names, name)
-			}
+		if k.Policy != "" && k.Policy != name {
+			continue
+		}
+		if chosen = append(chosen, name); p.Ban != (core.Ban{}) {
+			names = append(names, name)
 		}
 	}
 	slices.Sort(names)
@@ -304,10 +307,18 @@ func (r *request) addBans(k *keys) {
 		r.Logger.WarnContext(r.req.Context(), "the bans cannot be read", "error", err)
 		k.NoBans = true
 	}
-	k.Banned, k.until = int64(len(list)), map[ruleKey]int64{}
+	k.until, k.by = map[ruleKey]int64{}, map[ruleKey]string{}
 	for _, b := range list {
 		k.until[ruleKey{b.Rule, b.Key}] = b.Until
 	}
+
+	beside, err := r.Service.BansBeside(r.req.Context(), r.actor, chosen)
+	for _, b := range beside {
+		at := ruleKey{b.Policy, b.Key}
+		k.until[at], k.by[at] = max(k.until[at], b.Until.UnixMicro()), b.By
+	}
+	k.Banned = int64(len(k.until))
+	return err
 }
 
 // showRefused adds the keys that are refused, those that are refused most first. Those that a
@@ -370,12 +381,12 @@ func (k *keys) row(r *request, name, key string) keyRow {
 	seen := k.lately[ruleKey{name, key}]
 	row.Least, row.Count, row.Since = seen.Least(), seen.Count, seen.Since
 	if until := k.until[ruleKey{name, key}]; until != 0 {
-		row.Until, row.Banned = time.UnixMicro(until), true
+		row.Until, row.Banned, row.By = time.UnixMicro(until), true, k.by[ruleKey{name, key}]
 		row.Left = row.Until.Sub(r.Clock()).Round(time.Second)
 	}
 
 	if p := k.policies[name]; p != nil {
-		row.Shadow, row.Changed = p.Mode == policy.Shadow, p.UpdatedAt.After(k.From)
+		row.Shadow, row.Changed = isShadow(p, key), p.UpdatedAt.After(k.From)
 
 		// A key that was cut in reports is not the one that is counted, so nothing can be done
 		// to it.
@@ -384,6 +395,12 @@ func (k *keys) row(r *request, name, key string) keyRow {
 		}
 	}
 	return row
+}
+
+// isShadow reports whether the policy counts the key, and refuses nothing.
+func isShadow(p *policy.Policy, key string) bool {
+	partly := p.Enforce > 0 && p.Enforce < core.Whole
+	return p.Mode == policy.Shadow || partly && !p.Enforce.Has(p.Name, key)
 }
 
 // bansEvery is the time between two readings of bans for pages that reload themselves.

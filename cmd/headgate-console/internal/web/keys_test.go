@@ -133,7 +133,7 @@ func TestKeysShowsWhatIsRefused(t *testing.T) {
 		"bob": "p | 30 to 40 refused | 2026-03-01 11:00:00 | | " +
 			"⋯ Look upBan for…Reset…Own limit…Never limit…Grant units…Debit units…",
 		"192.0.2.1": "plain | 30 refused | 2026-03-01 11:00:00 | | " +
-			"⋯ Look upReset…Own limit…Never limit…Grant units…Debit units…",
+			"⋯ Look upBan for…Reset…Own limit…Never limit…Grant units…Debit units…",
 		"192.0.2.9": "", "mallory": "",
 	} {
 		if row := strings.Replace(got.cell(key), "the policy was changed since", "", 1); row != want {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
+	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/policy"
 )
 
@@ -33,6 +34,9 @@ type besideRow struct {
 	Sent  string // as a form sends it
 	Over  bool   // it has ended
 }
+
+// HasLimit reports whether it is more than a ban.
+func (b *besideRow) HasLimit() bool { return b.Limit != (core.Limit{}) }
 
 // complete adds the overrides that the address asks for.
 func (b *beside) complete(r *request, p policy.Policy) error {

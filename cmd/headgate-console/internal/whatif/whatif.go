@@ -133,7 +133,9 @@ func (f *figure) ofAny() *curve {
 	if f.any == nil {
 		list := f.plans()
 		for _, o := range f.p.Overrides {
-			list = append(list, o.Limit)
+			if o.Limits(f.at) {
+				list = append(list, o.Limit)
+			}
 		}
 		f.any = f.curve(append(list, f.beside.Limits()...))
 	}
