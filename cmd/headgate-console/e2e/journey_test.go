@@ -245,7 +245,7 @@ func (j *journey) watch() {
 	// The bars of each range are of another length, and all of them have
 	// the same ten requests.
 	for _, r := range []struct{ words, step string }{
-		{"15 minutes", "a minute"}, {"6 hours", "5 minutes"}, {"24 hours", "30 minutes"}, {"7 days", "3 hours"}, {"30 days", "12 hours"}, {"1 hour", "a minute"},
+		{"15 minutes", "10 seconds"}, {"6 hours", "5 minutes"}, {"24 hours", "30 minutes"}, {"7 days", "3 hours"}, {"30 days", "12 hours"}, {"1 hour", "a minute"},
 	} {
 		b.press(r.words)
 		if here := eval[string](b, `document.querySelector(".ranges [aria-current]").textContent`); here != r.words {

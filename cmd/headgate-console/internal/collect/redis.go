@@ -24,3 +24,8 @@ func (r Redis) Changed(ctx context.Context, app string, since time.Time) ([]time
 func (r Redis) Read(ctx context.Context, app string, minutes []time.Time) ([]stats.Minute, error) {
 	return stats.ReadMinutes(ctx, r.Client, r.Prefix, app, minutes)
 }
+
+// Tens sets the ten seconds of minutes that Read has returned.
+func (r Redis) Tens(ctx context.Context, app string, minutes []stats.Minute) error {
+	return stats.ReadTens(ctx, r.Client, r.Prefix, app, minutes)
+}

@@ -14,6 +14,15 @@ import (
 	"github.com/headgate/headgate/policy/stats"
 )
 
+// Counts is where the counts of the last minutes come from. Its methods are safe for concurrent
+// use.
+type Counts interface {
+	collect.Source
+
+	// Tens sets the ten seconds of minutes that Read has returned.
+	Tens(ctx context.Context, app string, minutes []stats.Minute) error
+}
+
 // Reports is where the instances report. Its methods are safe for concurrent use.
 type Reports interface {
 	// Instances returns the instances that have reported lately.
@@ -54,7 +63,7 @@ const (
 // View is what the instances report, for display. It is safe for concurrent use. The caller must
 // call Close.
 type View struct {
-	counts    collect.Source
+	counts    Counts
 	minutes   *Shared[string, window]
 	instances *Shared[struct{}, []policy.Instance]
 	version   *Shared[struct{}, string]
@@ -70,7 +79,7 @@ type minutesOf struct {
 }
 
 // New returns a view.
-func New(counts collect.Source, reports Reports, top TopKeys, keys MinuteKeys) *View {
+func New(counts Counts, reports Reports, top TopKeys, keys MinuteKeys) *View {
 	v := &View{counts: counts}
 	v.minutes = NewShared(Options[string, window]{Read: v.read, Every: every, Timeout: timeout})
 	v.instances = NewShared(Options[struct{}, []policy.Instance]{Every: every, Timeout: timeout,
@@ -167,12 +176,20 @@ func (v *View) read(ctx context.Context, app string, before window) (window, err
 	}
 
 	read, err := v.counts.Read(ctx, app, wanted)
+	if err == nil {
+		err = v.counts.Tens(ctx, app, read)
+	}
 	if err != nil {
 		return before, err
 	}
 
 	for i, m := range read {
 		w.minutes[places[i]] = m
+	}
+
+	// A minute that has not changed is as it was read before.
+	for i := range w.minutes {
+		w.minutes[i].Seen = now
 	}
 	return w, nil
 }

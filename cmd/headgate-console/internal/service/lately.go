@@ -21,10 +21,16 @@ type Lately struct {
 // LatelyRefused is how long a policy counts as refusing after it has refused a request.
 const LatelyRefused = 5 * time.Minute
 
-// lately returns what was decided in the last whole minute.
+// lately returns what was decided in the last whole ten seconds, or the last whole minute where
+// these are not known.
 func (r *reading) lately() (l Lately) {
-	if r.late {
+	if r.late || len(r.apps) == 0 {
 		return l
+	}
+
+	end := r.now.Add(-stats.TensLate).Truncate(stats.Ten)
+	if c, known := r.tenAt(end.Add(-stats.Ten)); known {
+		return Lately{stats.Ten, c}
 	}
 	for _, app := range r.apps {
 		if n := len(r.window[app]); n > 1 {
@@ -33,6 +39,54 @@ func (r *reading) lately() (l Lately) {
 		}
 	}
 	return l
+}
+
+// tenAt returns the requests of the ten seconds that begin at an instant, and whether they are
+// known.
+func (r *reading) tenAt(at time.Time) (sum stats.Counts, known bool) {
+	for _, app := range r.apps {
+		minutes := r.window[app]
+		i := slices.IndexFunc(minutes, func(m stats.Minute) bool { return m.Start.Equal(at.Truncate(time.Minute)) })
+		if i < 0 || minutes[i].Tens == nil {
+			return sum, false
+		}
+		sum.Add(minutes[i].Tens[at.Sub(minutes[i].Start)/stats.Ten])
+	}
+	return sum, true
+}
+
+// byTens returns a chart of minutes with steps of ten seconds, if these are known of each of the
+// minutes. They are not where Redis has lost what the database has, nor where an instance of an
+// earlier version counts. What is not of a ten counts for the first of its minute.
+func (r *reading) byTens(t Traffic) Traffic {
+	if r.late || t.Step != time.Minute || len(t.Points) > stats.Minutes {
+		return t
+	}
+
+	fine := t
+	fine.Step, fine.Points, fine.Total = stats.Ten, nil, stats.Counts{}
+	for _, p := range t.Points {
+		sum := stats.Counts{}
+		for ten := range time.Duration(stats.Tens) {
+			at := p.At.Add(ten * stats.Ten)
+			c, known := r.tenAt(at)
+			if !known {
+				return t
+			}
+			fine.Points = append(fine.Points, Point{At: at, Counts: c})
+			sum.Add(c)
+		}
+
+		// The database may have more than Redis, and Redis has what came since.
+		for v, n := range p.Counts {
+			if sum[v] < n {
+				return t
+			}
+		}
+		fine.Points[len(fine.Points)-stats.Tens].Lost = p.Lost
+		fine.Total.Add(sum)
+	}
+	return fine
 }
 
 // refusing returns what the policies decided in the last minutes that refused requests in them,

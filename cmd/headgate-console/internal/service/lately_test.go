@@ -59,6 +59,85 @@ func TestOverviewOfTheMoment(t *testing.T) {
 	})
 }
 
+// The last quarter of an hour has steps of ten seconds where all of them are known, which add up to
+// the minutes, and the figures of now are of the last ten seconds that are whole.
+func TestOverviewByTens(t *testing.T) {
+	w := newWorld(t, sqliteURL(t))
+	ctx := t.Context()
+	start := w.clock.now().Truncate(time.Minute)
+	seen := start.Add(32 * time.Second) // so the ten seconds from 20 to 30 may lack counts
+
+	// Ten i of the minute m has m+i requests.
+	minutes := func() (list []stats.Minute) {
+		for back := range int64(stats.Minutes) {
+			m := stats.Minute{Start: start.Add(time.Duration(back-stats.Minutes+1) * time.Minute), Seen: seen,
+				Tens: make([]stats.Counts, stats.Tens)}
+			for ten := range m.Tens {
+				m.Tens[ten][events.Allowed] = back + int64(ten)
+				m.Requests.Add(m.Tens[ten])
+			}
+			list = append(list, m)
+		}
+		return list
+	}
+	w.fleet.minutes = map[string][]stats.Minute{"a": minutes(), "b": minutes()}
+	ask := func(app string) Overview {
+		t.Helper()
+		o := must(w.Overview(ctx, w.admin, TrafficQuery{App: app, Step: time.Minute, Fine: true}))
+		var sum stats.Counts
+		for _, p := range o.Traffic.Points {
+			sum.Add(p.Counts)
+		}
+		if sum != o.Traffic.Total || o.Traffic.Total.Total() != o.Apps[0].Counts.Total() {
+			t.Errorf("the points have %v, all are %v, and the application has %v", sum, o.Traffic.Total, o.Apps)
+		}
+		return o
+	}
+
+	o := ask("a")
+	if p := o.Traffic.Points; o.Traffic.Step != stats.Ten || len(p) != 90 || p[89].Counts.Total() != 14+5 ||
+		!p[89].At.Equal(start.Add(50*time.Second)) || !o.Traffic.Now.Equal(seen) {
+		t.Errorf("the steps are %s, %d", o.Traffic.Step, len(p))
+	}
+	if o.Lately.Span != stats.Ten || o.Lately.Counts.Total() != 14+1 {
+		t.Errorf("now there are %+v", o.Lately)
+	}
+
+	// They are whole three seconds after their end, also those that end with a minute.
+	for at, want := range map[time.Duration]int64{33 * time.Second: 14 + 2, 2 * time.Second: 13 + 4,
+		3 * time.Second: 13 + 5} {
+		seen = start.Add(at)
+		w.fleet.minutes["a"] = minutes()
+		if o := ask("a"); o.Lately.Counts.Total() != want {
+			t.Errorf("after %s there are %+v now, want %d", at, o.Lately, want)
+		}
+	}
+
+	// Without the tens of a minute all steps are minutes, and now is the last whole one.
+	w.fleet.minutes["a"][13].Tens = nil
+	if o := ask("a"); o.Traffic.Step != time.Minute || o.Lately.Span != time.Minute ||
+		o.Lately.Counts.Total() != 6*13+15 {
+		t.Errorf("without tens the steps are %s, and now is %+v", o.Traffic.Step, o.Lately)
+	}
+
+	// Nor are they told where the database has more than Redis, which has lost it.
+	w.fleet.minutes["a"] = minutes()
+	w.must(w.Ledger().Record(ctx, "a", minuteWith(start.Add(-2*time.Minute), 1000, 0)))
+	if o := ask("a"); o.Traffic.Step != time.Minute {
+		t.Errorf("with more in the database the steps are %s", o.Traffic.Step)
+	}
+
+	// Other ranges, and one application that is not known, have minutes.
+	if o := must(w.Overview(ctx, w.admin, TrafficQuery{Last: time.Hour, Fine: true})); o.Traffic.Step != time.Minute {
+		t.Errorf("the steps of an hour are %s", o.Traffic.Step)
+	}
+	delete(w.fleet.minutes, "b")
+	w.fleet.minutes["a"] = minutes()
+	if o := must(w.Overview(ctx, w.admin, TrafficQuery{Fine: true})); o.Lately.Span == stats.Ten {
+		t.Errorf("without an application now is %+v", o.Lately)
+	}
+}
+
 // An overview says what a change changed, as far as the actor sees the policy before it.
 func TestOverviewTellsChanges(t *testing.T) {
 	everyEngine(t, func(t *testing.T, w *world) {

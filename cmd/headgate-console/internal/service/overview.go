@@ -52,6 +52,10 @@ func (s *Service) Overview(ctx context.Context, a Actor, q TrafficQuery) (o Over
 			return err
 		}
 
+		if q.Fine {
+			o.Traffic = r.byTens(o.Traffic)
+		}
+
 		if o.Before, err = r.before(); err != nil {
 			return err
 		}

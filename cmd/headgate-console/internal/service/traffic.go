@@ -40,6 +40,10 @@ type TrafficQuery struct {
 
 	// Step is one of Steps, or 0 for a step that suits the range.
 	Step time.Duration
+
+	// Fine asks an overview by minutes for steps of ten seconds, where they are known of the whole
+	// range: of the last quarter of an hour at most.
+	Fine bool
 }
 
 // Traffic is a series of counts.
@@ -256,7 +260,9 @@ func (r *reading) readLive() {
 	// The minutes are those of the server's clock.
 	for _, app := range r.apps {
 		minutes := r.window[app]
-		if n := len(minutes); n > 0 && minute(minutes[n-1].Start) != minute(r.now) {
+		if n := len(minutes); n > 0 && !minutes[n-1].Seen.IsZero() {
+			r.now = minutes[n-1].Seen
+		} else if n > 0 && minute(minutes[n-1].Start) != minute(r.now) {
 			r.now = minutes[n-1].Start
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
 	"github.com/headgate/headgate/internal/drawing"
+	"github.com/headgate/headgate/policy/stats"
 )
 
 // chart has an area for each kind of requests, on each other, and a bar for each step of a range.
@@ -190,6 +191,9 @@ func barOf(p service.Point, t service.Traffic) bar {
 	b := bar{ID: p.At.Unix() / int64(min(t.Step, time.Minute)/time.Second), From: p.At, To: p.At.Add(t.Step),
 		figures: figuresOf(p.Counts)}
 	b.Open = !t.Now.Before(b.From) && t.Now.Before(b.To)
+	if t.Step < time.Minute { // the last counts of a short step come after its end
+		b.Open = !t.Now.Before(b.From) && t.Now.Before(b.To.Add(stats.TensLate))
+	}
 	b.Rate = rate(float64(b.All) / seconds(p, t))
 	return b
 }

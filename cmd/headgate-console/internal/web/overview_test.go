@@ -226,6 +226,33 @@ func TestChangeGroups(t *testing.T) {
 	}
 }
 
+// Steps of ten seconds are open until their counts have come, and are as high as their counts are
+// now.
+func TestChartOfTens(t *testing.T) {
+	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	traffic := service.Traffic{From: at, To: at.Add(time.Minute), Step: stats.Ten, Now: at.Add(22 * time.Second)}
+	for ten := range stats.Tens {
+		traffic.Points = append(traffic.Points, service.Point{At: at.Add(time.Duration(ten) * stats.Ten),
+			Counts: stats.Counts{events.Allowed: int64(max(0, 30-10*ten))}})
+		traffic.Total.Add(traffic.Points[ten].Counts)
+	}
+
+	c := chartOf(traffic, nil, "requests")
+	got := c.Step + " " + c.Areas[0].Path
+	for _, b := range c.Bars {
+		got += " " + number(b.ID-at.Unix()/10+1) + ":" + b.Rate
+		if b.Open {
+			got += "!"
+		}
+	}
+	if got != "10 seconds M0 100V0H1V33.3H2V66.7H3V100H6V100z 1:3 2:2! 3:1! 4:0 5:0 6:0" {
+		t.Errorf("the chart has %s", got)
+	}
+	if link := csvPath("a", "", traffic); !strings.Contains(link, "step=1m") {
+		t.Errorf("the file is at %s", link)
+	}
+}
+
 // Changes whose marks would lie on each other have one, with their number.
 func TestMarksAreApart(t *testing.T) {
 	from := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)

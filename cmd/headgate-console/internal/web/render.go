@@ -138,6 +138,7 @@ func helpers() template.FuncMap {
 		"time":    func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05") },
 		"machine": func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
 		"clock":   func(t time.Time) string { return t.UTC().Format("2 Jan 15:04") },
+		"second":  func(t time.Time) string { return t.UTC().Format("15:04:05") },
 		"hour":    func(t time.Time) string { return t.UTC().Format("15:04") },
 		"digits":  digits,
 		"reversed": func(list []bar) []bar {

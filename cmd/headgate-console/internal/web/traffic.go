@@ -49,7 +49,8 @@ func (r *request) rangesOf(path string, keep url.Values) (q service.TrafficQuery
 	}
 
 	known := ranges[chosen]
-	return service.TrafficQuery{Last: known.long, Step: known.step}, known.name, links
+	q = service.TrafficQuery{Last: known.long, Step: known.step, Fine: known.long == 15*time.Minute}
+	return q, known.name, links
 }
 
 // overview is the page of what happens.
@@ -328,8 +329,8 @@ func sumRowOf(s service.Sum, link string) sumRow {
 // and an empty policy for none.
 func csvPath(app, policy string, t service.Traffic) string {
 	return "/api/traffic/csv?" + given(map[string]string{
-		"from": t.From.Format(time.RFC3339), "to": t.To.Format(time.RFC3339), "step": stepNames[t.Step],
-		"app": app, "policy": policy,
+		"from": t.From.Format(time.RFC3339), "to": t.To.Format(time.RFC3339),
+		"step": stepNames[max(t.Step, time.Minute)], "app": app, "policy": policy,
 	}).Encode()
 }
 

@@ -312,7 +312,7 @@ function since(at) {
 function localize(time) {
   const at = new Date(time.dateTime);
   if (Number.isNaN(at.getTime())) return;
-  const text = "hour" in time.dataset ? clock.hour.format(at) : "moment" in time.dataset ? moment(at) : since(at);
+  const text = "second" in time.dataset ? clock.second.format(at) : "hour" in time.dataset ? clock.hour.format(at) : "moment" in time.dataset ? moment(at) : since(at);
   if (time.textContent === text) return;
   if (time.title) {
     time.dataset.utc ||= time.title;
