@@ -85,7 +85,7 @@ func (j *journey) firstPolicy() {
 // banAndRollBack goes on from the page of the policy.
 func (j *journey) banAndRollBack() {
 	b := j.tab
-	b.press("Its keys")
+	b.press("All on Keys")
 	b.fill("Key or address", "127.0.0.1")
 	b.press("Show")
 	b.reads("5 of 5, 0 left")
@@ -107,7 +107,7 @@ func (j *journey) banAndRollBack() {
 
 	b.press("Policies")
 	b.press("login")
-	b.press("History")
+	b.press("All versions")
 	b.press("Roll back to version 1")
 	b.reads("Roll back login to version 1?", "in force", "in shadow")
 
@@ -342,7 +342,7 @@ func (j *journey) moveHouse() {
 
 	b.press("Policies")
 	b.press("login")
-	b.press("History")
+	b.press("All versions")
 	b.reads("import by admin")
 }
 
@@ -362,6 +362,10 @@ func (j *journey) templateWithoutScripts() {
 	if strings.Contains(b.text(), "In shadow") {
 		j.t.Error("the policy is still in shadow")
 	}
+
+	// The menu of the mode is a form as well.
+	j.fleet.follow("back to shadow without JavaScript", func() { b.switchTo("In shadow", "") })
+	b.reads("The mode was changed.", "Mode: in shadow")
 
 	b.quiet()
 	j.tab.focus()

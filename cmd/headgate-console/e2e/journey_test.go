@@ -389,20 +389,19 @@ func (j *journey) watchPolicy() {
 	b.press(mark)
 	b.reads("History of visitors")
 	b.press("visitors")
-	b.reads("in force in 2 of 2 instances", "Passed 5", "Refused 5", "Share refused 50.0%")
+	b.reads("in 2 of 2 instances", "Passed 5", "Refused 5", "Share refused 50.0%")
 	j.green(b)
 
-	// The order of the parts is what a reader meets first: what happens, then what the policy
-	// does.
+	// The order of the parts is what a reader meets first: what happens, then what is set.
 	got := eval[string](b, `[...document.querySelectorAll("#chart, main h2, img.drawing")].map((e) =>
 		e.id === "chart" || e.complete && e.naturalWidth ? e.id || e.alt : e.textContent).join("; ")`)
-	if !strings.HasPrefix(got, "Decisions a second; chart; What it lets through; "+
-		"Drawing of what 5/1h sliding-log lets through over time; What it does") {
+	if !strings.HasPrefix(got, "Decisions a second; chart; Refused most; Definition; History; "+
+		"What it lets through; Drawing of what 5/1h sliding-log lets through over time") {
 		j.t.Errorf("the page of a policy has the parts %q", got)
 	}
 
 	b.press("15 minutes")
-	b.reads("in force in 2 of 2 instances", "Passed 5", "Refused 5")
+	b.reads("in 2 of 2 instances", "Passed 5", "Refused 5")
 	_, text := b.download("download CSV")
 	j.counted(text, "decisions visitors", 5, 5)
 }
@@ -411,7 +410,7 @@ func (j *journey) watchPolicy() {
 func (j *journey) green(b *tab) {
 	j.t.Helper()
 	b.until("the policy is in force in green", func() bool {
-		return eval[string](b, `document.querySelector("#force .mode.enforce")?.textContent ?? ""`) == "in force in 2 of 2 instances"
+		return eval[string](b, `document.querySelector("#force .mode.enforce")?.textContent ?? ""`) == "in 2 of 2 instances"
 	})
 }
 
@@ -520,7 +519,7 @@ func (j *journey) rollBack() {
 	b := j.tab
 	b.press("Policies")
 	b.press("visitors")
-	b.press("History")
+	b.press("All versions")
 	b.press("Roll back to version 1")
 	b.reads("Roll back visitors to version 1?", "in shadow", "in force")
 	b.fill("Comment", "the night is over")
@@ -532,7 +531,7 @@ func (j *journey) rollBack() {
 // compare looks at the history and at what two versions differ in.
 func (j *journey) compare() {
 	b := j.tab
-	b.press("History")
+	b.press("All versions")
 	steps := eval[string](b, `[...document.querySelectorAll(".history > li")].map((step) => [...step.querySelectorAll("h2, .by > strong, .comment, td, tbody th")].map((e) => e.textContent.trim()).join(" ")).join("\n")`)
 	want := "Version 3 newest admin the night is over Mode in shadow in force\nVersion 2 admin Mode in force in shadow\nVersion 1 admin "
 

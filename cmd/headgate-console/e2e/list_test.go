@@ -82,7 +82,7 @@ func (j *journey) list() {
 	}
 
 	b.mark("many-42")
-	b.press("Off")
+	b.press("Switch off")
 	b.reads("Switch 1 policy off?")
 	j.fleet.follow("a change of one of many", func() { b.press("Switch them off") })
 	b.reads("The policies were changed.")

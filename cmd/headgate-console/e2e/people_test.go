@@ -260,7 +260,7 @@ func (j *journey) tokens() {
 	b.press("Policies")
 	b.press("refunds")
 	b.reads("7/1m")
-	b.press("History")
+	b.press("All versions")
 	b.reads("import by admin", "from Git")
 
 	b.pick("Account")

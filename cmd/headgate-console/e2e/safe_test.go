@@ -1,47 +1,57 @@
 package e2e
 
+// switchTo changes the mode of the policy that the page is of in its menu, for some hours unless
+// they are "".
+func (b *tab) switchTo(mode, hours string) {
+	b.t.Helper()
+	b.steps++
+	b.do(b.hit(`//summary[starts-with(normalize-space(),"Mode:")]`))
+	b.tick(mode)
+	if hours != "" {
+		b.fill("For so many hours, and then back", hours)
+	}
+	b.press("Change the mode")
+}
+
 // changeSafely changes the mode of a policy, takes the change back, and is asked before the policy
 // is turned off.
 func (j *journey) changeSafely() {
 	b := j.tab
 	b.navigate(j.url("/policies/search"))
-	j.fleet.follow("enforcement", func() { b.press("Enforce") })
-	b.reads("The mode was changed.")
+	j.fleet.follow("enforcement", func() { b.switchTo("In force", "") })
+	b.reads("The mode was changed.", "Mode: in force")
 	j.fleet.follow("an undo", func() { b.press("Undo the change of search") })
 	b.reads("The change was undone.")
 
-	b.press("Off")
+	b.switchTo("Off", "")
 	b.reads("Turn off the policy search?", "From now on the instances of shop do not apply it: it refuses no request, and counts none.",
 		"It is in shadow. In the last hour it would have refused 0 of 0 requests.")
 	j.fits(b)
 	b.press("Leave it as it is")
-	b.reads("search shadow", "Shadow or off for some hours")
+	b.reads("Mode: in shadow")
 }
 
 // pause turns a policy off for some hours, and lets it stay so. Then it is enforced.
 func (j *journey) pause() {
 	b := j.tab
 
-	b.unfold("Shadow or off for some hours")
-	b.fill("for so many hours", "3")
-	j.fits(b)
-
-	b.press("Switch for this time")
+	b.switchTo("Off", "3")
 	b.reads("From now, for 3 hours, the instances of shop do not apply it")
 	j.fleet.follow("off for some hours", func() { b.press("Turn it off") })
-	b.reads("The mode was changed, and goes back by itself.", "Its mode is off until",
-		"Then it goes back to shadow by itself, as admin has planned.")
+	b.reads("The mode was changed, and goes back by itself.", "It is off until",
+		"Then it is in shadow again by itself, as admin has planned.")
 	j.fits(b)
 
 	b.press("Let it stay off")
-	b.reads("The policy stays as it is.", "search off")
-	j.fleet.follow("enforcement", func() { b.press("Enforce") })
-	b.reads("The mode was changed.", "search enforce")
+	b.reads("The policy stays as it is.", "Mode: off")
+	j.fleet.follow("enforcement", func() { b.switchTo("In force", "") })
+	b.reads("The mode was changed.", "Mode: in force")
 }
 
 // restore deletes a policy and restores it. Then a key is looked up under both policies.
 func (j *journey) restore() {
 	b := j.tab
+	b.do(b.hit(`//summary[contains(.,"More about search")]`))
 	b.press("Delete")
 	b.fill("Comment", "no longer needed")
 	j.fleet.follow("a deletion", func() { b.press("Delete the policy") })
@@ -63,7 +73,7 @@ func (j *journey) restore() {
 
 	// The row leads to its policy, and that to its keys.
 	b.press("search")
-	b.press("Its keys")
+	b.press("All on Keys")
 	b.reads("Refused now")
 }
 
@@ -75,7 +85,7 @@ func (j *journey) withoutRedis() {
 	b.navigate(j.url("/policies/visitors"))
 	b.reads("Redis does not answer")
 
-	b.press("Shadow")
+	b.switchTo("In shadow", "")
 	b.reads("The mode was changed.", "Redis has not answered since",
 		"changes are saved and come into force when it is back.")
 

@@ -57,7 +57,7 @@ func TestOnePolicyThatCannotBeCarriedOut(t *testing.T) {
 	j.fits(b)
 
 	// No confirmation of a change looks as if all were well.
-	b.press("Shadow")
+	b.switchTo("In shadow", "")
 	b.reads("The mode was changed.", why)
 	if eval[bool](b, `document.querySelector(".notice.done") !== null`) {
 		t.Error("there is a notice of success")

@@ -65,7 +65,7 @@ func (j *journey) who() {
 	j.banFromWho()
 
 	b.press("login")
-	b.press("History")
+	b.press("All versions")
 	b.reads("the office")
 }
 

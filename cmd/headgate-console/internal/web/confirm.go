@@ -91,15 +91,10 @@ func inForce(p policy.Policy) string {
 
 // lastHour says what a policy did in the last hour.
 func (r *request) lastHour(p policy.Policy) (string, error) {
-	now := r.Clock()
-	seen, err := r.Service.Traffic(r.req.Context(), r.actor, service.TrafficQuery{
-		Policy: p.Name, From: now.Add(-time.Hour), To: now,
-	})
+	f, err := r.decided(p.Name, time.Hour)
 	if err != nil {
 		return "", err
 	}
-
-	f := figuresOf(seen.Total)
 	refused := f.Of("refused")
 
 	if p.Mode == policy.Shadow {

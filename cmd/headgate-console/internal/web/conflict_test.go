@@ -44,7 +44,7 @@ func TestConflictShowsBothVersions(t *testing.T) {
 		"Path":           "nothing | /mine | nothing | you",
 		"Description":    "nothing | nothing | theirs & <theirs> | the other",
 		"Over the limit": "nothing | wait 2s | nothing | you",
-		"Counted for":    "ip | ip | ip | ",
+		"For":            "ip | ip | ip | ",
 	} {
 		if rows[field] != want {
 			t.Errorf("%s: the row is %q and not %q", field, rows[field], want)
@@ -115,10 +115,10 @@ func TestConflictForEveryStaleChange(t *testing.T) {
 		"/policies/p/delete":   {"version": {"1"}, "confirm": {"yes"}},
 		"/policies/p/rollback": {"version": {"1"}, "to": {"1"}, "confirm": {"yes"}},
 		"/policies/p/undo":     {"version": {"1"}},
-		"/policies/p/pause":    {"version": {"1"}, "mode": {"shadow"}, "for": {"1"}},
 	} {
 		b.post(path, form).want(http.StatusConflict)
 	}
+	b.post("/policies/p/mode", url.Values{"version": {"1"}, "mode": {"shadow"}, "for": {"1"}}).want(http.StatusConflict)
 
 	if p, err := w.Policy(t.Context(), w.admin, "p"); err != nil || p.Version != 2 {
 		t.Errorf("the policy is %+v, %v", p, err)

@@ -60,16 +60,21 @@ func historyPage(v *request) error {
 	h := history{Current: newest[0].Version, Live: newest[0].After != nil}
 	h.comparison = comparison{Name: name, From: strconv.FormatInt(max(0, h.Current-1), 10), To: number(h.Current)}
 
-	for _, r := range list {
-		back := r.After != nil && r.Version != h.Current && v.access.CanEdit(r.After.Apps)
-		h.Steps = append(h.Steps, step{r, r.Changes(), back})
-	}
-
+	h.Steps = v.steps(list, h.Current)
 	if len(list) == perHistory {
 		h.Older = list[len(list)-1].Version
 	}
 
 	return v.show(http.StatusOK, "history", "History of "+name, h)
+}
+
+// steps returns changes of a policy, whose newest version is current, with what the actor may do.
+func (r *request) steps(list []service.Revision, current int64) (steps []step) {
+	for _, v := range list {
+		back := v.After != nil && v.Version != current && r.access.CanEdit(v.After.Apps)
+		steps = append(steps, step{v, v.Changes(), back})
+	}
+	return steps
 }
 
 // comparePage shows what differs between two versions of a policy. Version 0 is empty.

@@ -81,8 +81,9 @@ func matrix() []cell {
 			url.Values{"version": {"2"}, "to": {"1"}, "confirm": {"yes"}}, edits},
 		{"GET /policies/{name}/diff", "/policies/p/diff?from=0&to=1", nil, seen},
 		{"POST /policies/{name}/undo", "/policies/undo/undo", url.Values{"version": {"1"}}, edits},
-		{"POST /policies/{name}/pause", "/policies/later/pause",
+		{"POST /policies/{name}/mode", "/policies/later/mode",
 			url.Values{"version": {"1"}, "mode": {"shadow"}, "for": {"1"}}, edits},
+		{"POST /policies/{name}/pause", "/policies/p/pause", nil, [6]int{401, 404, 403, 404, 422, 422}},
 		{"GET /banner", "/banner", nil, all},
 		{"GET /unable", "/unable?of=p", nil, all},
 

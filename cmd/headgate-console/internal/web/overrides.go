@@ -101,7 +101,7 @@ func setOverride(r *request) error {
 	}
 	if len(m) > 0 {
 		b.Mistakes = m
-		return r.showPolicy(http.StatusUnprocessableEntity, p, pausing{}, b)
+		return r.showPolicy(http.StatusUnprocessableEntity, p, modeMenu{}, b)
 	}
 	if err != nil {
 		return err

@@ -1,13 +1,17 @@
 package web
 
 import (
+	"errors"
 	"net/http"
 	"net/url"
 	"strconv"
 	"time"
 
 	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/observe/topkeys"
 	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/policy/stats"
 )
 
 // policyDetail is the page of a policy.
@@ -15,11 +19,12 @@ type policyDetail struct {
 	row
 	Limit   string
 	Drawing string
-	Fields  []value
-	Modes   []choice
+	Fields  []value // that are set
+	CanCopy bool
+	Menu    modeMenu
 	Traffic policyTraffic
-	Pausing pausing
 	Beside  beside
+	Recent  []step // of the history
 }
 
 // policyTraffic is what a policy decides, and where it is in force.
@@ -30,7 +35,9 @@ type policyTraffic struct {
 	From, To time.Time
 	Chart    chart
 	Total    figures
-	CSV      string // the address of the file
+	Lately   figures // of the last minutes
+	Refused  *keys   // the keys that it refused most in them
+	CSV      string  // the address of the file
 	Redis    bool
 	Late     bool
 	Off      bool
@@ -45,6 +52,14 @@ func (p policyTraffic) InForce() int {
 		return 0
 	}
 	return p.Fleet.Current
+}
+
+// Share returns the share of requests that it refused, or in shadow would have refused, or "".
+func (p policyTraffic) Share(f figures) string {
+	if p.Shadow != nil {
+		return share(f.Of("shadow"), f.All)
+	}
+	return f.Share()
 }
 
 // traffic returns what a policy decided in the range of the request. shown is the version of the
@@ -82,8 +97,70 @@ func (r *request) traffic(p policy.Policy, shown int64) (t policyTraffic, err er
 		return t, err
 	}
 	t.Fleet.without(p.Name)
+	if t.Lately, err = r.decided(p.Name, lately); err != nil {
+		return t, err
+	}
+	if t.Refused, err = r.mostRefused(p); err != nil {
+		return t, err
+	}
 	t.Shadow, err = r.watched(p, shown)
 	return t, err
+}
+
+// lately is the time that a page calls now. Counts arrive within 80 seconds.
+const lately = 5 * time.Minute
+
+// decided returns what a policy decided in a time until now.
+func (r *request) decided(name string, span time.Duration) (figures, error) {
+	seen, err := r.Service.Traffic(r.req.Context(), r.actor, service.TrafficQuery{Policy: name, Last: span})
+	if err != nil {
+		return figures{}, err
+	}
+	return figuresOf(seen.Total), nil
+}
+
+// mostKeys is how many keys the page of a policy has. The page of keys has more.
+const mostKeys = 5
+
+// mostRefused returns the keys that a policy refused most in the last minutes, in all of its
+// applications that the actor sees.
+func (r *request) mostRefused(p policy.Policy) (*keys, error) {
+	k := &keys{Policy: p.Name, Redis: r.Fleet != nil, policies: map[string]*policy.Policy{p.Name: &p}}
+	apps, err := r.apps()
+	if err != nil || !k.Redis {
+		return k, err
+	}
+
+	var all stats.Top
+	var lists []topkeys.Summary
+	for _, app := range p.Apps {
+		if !sees(apps, app) {
+			continue
+		}
+		top, err := r.Service.Top(r.req.Context(), r.actor, app)
+		if errors.Is(err, service.ErrNoFleet) {
+			k.Away = true
+			return k, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		all.Instances += top.Instances
+		for _, rule := range top.Rules {
+			if rule.Rule == p.Name {
+				lists = append(lists, rule.Refused)
+			}
+		}
+	}
+	all.Rules = []topkeys.Rule{{Rule: p.Name, Refused: topkeys.Merge(maxRows, lists...)}}
+
+	k.addTop(all)
+	if p.Ban != (core.Ban{}) {
+		r.addBans(k)
+	}
+	k.showRefused(r, all)
+	k.Rows = k.Rows[:min(mostKeys, len(k.Rows))]
+	return k, nil
 }
 
 // livePolicy answers with the part of the page that the script reloads.
@@ -108,68 +185,56 @@ func policyPage(r *request) error {
 	if err != nil {
 		return err
 	}
-	return r.showPolicy(http.StatusOK, p, pausing{}, beside{})
+	return r.showPolicy(http.StatusOK, p, modeMenu{}, beside{})
 }
 
-func (r *request) showPolicy(status int, p policy.Policy, l pausing, b beside) (err error) {
-	texts := textsOf(p)
-	page := policyDetail{
-		row: r.rowOf(p), Limit: p.Limit.String(), Drawing: drawingPath(p.Limit.String()), Modes: modes(),
-	}
+// recentSteps is how many changes the page of a policy has. Its history has all.
+const recentSteps = 4
 
+func (r *request) showPolicy(status int, p policy.Policy, m modeMenu, b beside) (err error) {
+	page := &policyDetail{row: r.rowOf(p), Limit: p.Limit.String(), Drawing: drawingPath(p.Limit.String())}
 	if page.Traffic, err = r.traffic(p, p.Version); err != nil {
 		return err
 	}
 
-	if err := l.complete(r, p); err != nil {
+	if err := m.complete(r, p); err != nil {
 		return err
 	}
-	page.Pausing = l
+	page.Menu = m
 
 	if err := b.complete(r, p); err != nil {
 		return err
 	}
 	page.Beside = b
 
-	for _, f := range policyFields() {
-		if f != "name" {
-			page.Fields = append(page.Fields, value{f, texts[f]})
-		}
+	list, err := r.Service.History(r.req.Context(), r.actor, p.Name, 0, recentSteps)
+	if err != nil {
+		return err
 	}
+	page.Recent = r.steps(list, p.Version)
 
+	apps, err := r.apps()
+	if err != nil {
+		return err
+	}
+	page.CanCopy = ownsSome(apps)
+
+	page.Fields = definition(p)
 	return r.show(status, "policy", p.Name, page)
 }
 
-// setMode changes only the mode. It asks for a confirmation before it turns a policy off.
-func setMode(r *request) error {
-	p, err := r.Service.Policy(r.req.Context(), r.actor, r.req.PathValue("name"))
-	if err != nil {
-		return err
+// definition returns the fields that are set, without those that stand on top of the page.
+func definition(p policy.Policy) (list []value) {
+	texts := textsOf(p)
+	if p.Priority == 0 {
+		delete(texts, "priority")
 	}
-
-	// The version of the page is sent along, so that a change by another user in between is a
-	// conflict.
-	mine := p
-	mine.Version = r.version("version")
-	if err := mine.Mode.UnmarshalText([]byte(r.field("mode"))); err != nil {
-		return errBadForm
+	for _, f := range policyFields() {
+		if f != "name" && f != "description" && f != "mode" && texts[f] != "" {
+			list = append(list, value{f, texts[f]})
+		}
 	}
-
-	if mine.Mode == policy.Off && p.Mode != policy.Off && !r.confirmed() && r.access.CanEdit(p.Apps) {
-		return r.confirmOff(p, "now on", policyPath(p.Name)+"/mode", r.sent())
-	}
-	if asked, err := r.confirmMore(mine, policyPath(p.Name)+"/mode"); asked || err != nil {
-		return err
-	}
-
-	_, err = r.Service.UpdatePolicy(r.req.Context(), r.saying(), mine)
-	if m := commentMistake(err); m != nil {
-		return r.showPolicy(http.StatusUnprocessableEntity, p, pausing{Mistakes: m}, beside{})
-	}
-	if err != nil {
-		return r.conflictOr(err)
-	}
-	return r.seeOther(policyPath(p.Name), "mode")
+	return list
 }
 
 // textsOf returns the texts for people of all fields of a policy by their names.

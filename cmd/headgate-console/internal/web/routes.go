@@ -49,7 +49,7 @@ var routes = []route{
 	{pattern: "GET /policies/{name}/diff", answer: comparePage},
 	{pattern: "POST /policies/{name}/rollback", answer: rollback},
 	{pattern: "POST /policies/{name}/undo", answer: takeBack},
-	{pattern: "POST /policies/{name}/pause", answer: pausePolicy},
+	{pattern: "POST /policies/{name}/pause", answer: stay},
 	// The preview of a form.
 	{pattern: "GET /validate", answer: validate},
 	{pattern: "GET /drawing.svg", answer: draw},

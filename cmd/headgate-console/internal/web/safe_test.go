@@ -439,16 +439,16 @@ func TestPauseOfAPolicy(t *testing.T) {
 
 	// To turn off protects less, so it is asked about first. One hour is singular, and two are not.
 	form := url.Values{"version": {"1"}, "mode": {"off"}, "for": {"1"}}
-	if got := b.post("/policies/p/pause", form).want(http.StatusOK); !strings.Contains(
+	if got := b.post("/policies/p/mode", form).want(http.StatusOK); !strings.Contains(
 		got.text, "From now, for 1 hour, the instances of a do not apply it") {
 		t.Errorf("%s", got.text)
 	}
 	form.Set("for", "2")
-	question := b.post("/policies/p/pause", form).want(http.StatusOK)
+	question := b.post("/policies/p/mode", form).want(http.StatusOK)
 	if !strings.Contains(question.text, "From now, for 2 hours, the instances of a do not apply it") {
 		t.Errorf("%s", question.text)
 	}
-	b.post("/policies/p/pause", question.form("/policies/p/pause")).goes("/policies/p?done=until")
+	b.post("/policies/p/mode", question.form("/policies/p/mode")).goes("/policies/p?done=until")
 
 	// The pause counts from the change, and not from the question.
 	p, err := w.Policy(t.Context(), w.admin, "p")
@@ -462,24 +462,24 @@ func TestPauseOfAPolicy(t *testing.T) {
 		got := w.as(user).get("/policies/p").want(http.StatusOK)
 		got.legible("the page of a policy with a pause")
 		text := got.byID("paused")
-		if text == nil || !strings.Contains(words(text), "Its mode is off until") ||
-			!strings.Contains(words(text), "Then it goes back to enforce by itself, as admin has planned.") ||
-			(got.form("/policies/p/pause") != nil) != may || got.byID("pause_mode") != nil {
+		if text == nil || !strings.Contains(words(text), "It is off until") ||
+			!strings.Contains(words(text), "Then it is in force again by itself, as admin has planned.") ||
+			(got.form("/policies/p/pause") != nil) != may || got.byID("for") != nil {
 			t.Errorf("%s sees %s", user, got.text)
 		}
 	}
 
 	// The change can be undone, which ends the pause.
 	b.submit("/policies/p?done=until", "/policies/p/undo", nil).goes("/policies/p?done=undone")
-	if got := b.get("/policies/p").want(http.StatusOK); got.byID("paused") != nil || got.byID("pause_mode") == nil {
+	if got := b.get("/policies/p").want(http.StatusOK); got.byID("paused") != nil || got.byID("for") == nil {
 		t.Errorf("%s", got.text)
 	}
 
 	// Shadow needs no question, as the policy goes back by itself.
-	b.submit("/policies/p", "/policies/p/pause", url.Values{"mode": {"shadow"}, "for": {"720"}}).
+	b.submit("/policies/p", "/policies/p/mode", url.Values{"mode": {"shadow"}, "for": {"720"}}).
 		goes("/policies/p?done=until")
 	b.submit("/policies/p", "/policies/p/pause", nil).goes("/policies/p?done=stays")
-	b.post("/policies/p/pause", url.Values{"do": {"stay"}}).want(http.StatusUnprocessableEntity)
+	b.post("/policies/p/pause", nil).want(http.StatusUnprocessableEntity)
 	if w.version("p") != 4 {
 		t.Errorf("it has version %d", w.version("p"))
 	}
@@ -498,12 +498,13 @@ func TestPauseThatDidNotEndIsShown(t *testing.T) {
 	b := w.as("admin")
 	got := b.get("/policies/p").want(http.StatusOK)
 	got.legible("the page of a policy that did not go back")
-	if !strings.Contains(got.text, "The policy did not go back to enforce") ||
-		!strings.Contains(got.text, "the user owner is disabled.") || got.byID("pause_mode") == nil {
+	text := strings.Join(got.byClass("paused"), "")
+	if !strings.HasPrefix(text, "It was to be in force again ") || got.byID("for") == nil ||
+		!strings.Contains(text, ", as owner had planned, and is not: the user owner is disabled.") {
 		t.Errorf("%s", got.text)
 	}
-	b.post("/policies/p/pause", url.Values{"do": {"stay"}}).goes("/policies/p?done=stays")
-	if got := b.get("/policies/p"); strings.Contains(got.text, "did not go back") {
+	b.post("/policies/p/pause", nil).goes("/policies/p?done=stays")
+	if got := b.get("/policies/p"); strings.Contains(got.text, "It was to be") {
 		t.Errorf("%s", got.text)
 	}
 }
@@ -513,10 +514,9 @@ func TestPauseMistakesAreBesideTheFields(t *testing.T) {
 	w.policy("p", "5/1m")
 	b := w.as("admin")
 	for _, c := range []struct{ mode, hours, comment, field, says string }{
-		{"", "1", "", "pause_mode", "choose one"},
-		{"x", "1", "", "pause_mode", "choose one"},
-		{"enforce", "1", "", "pause_mode", "not shadow or off"},
-		{"shadow", "", "", "for", "from 1 to 720"},
+		{"", "1", "", "mode", "choose one"},
+		{"x", "", "", "mode", "choose one"},
+		{"enforce", "1", "", "for", "only a policy in shadow or off goes back by itself"},
 		{"shadow", "0", "", "for", "from 1 to 720"},
 		{"shadow", "721", "", "for", "from 1 to 720"},
 		{"shadow", "1.5", "", "for", "from 1 to 720"},
@@ -524,7 +524,7 @@ func TestPauseMistakesAreBesideTheFields(t *testing.T) {
 		{"shadow", "1", "\x00", "comment", "control character"},
 	} {
 		form := url.Values{"version": {"1"}, "mode": {c.mode}, "for": {c.hours}, "comment": {c.comment}}
-		got := b.post("/policies/p/pause", form).want(http.StatusUnprocessableEntity)
+		got := b.post("/policies/p/mode", form).want(http.StatusUnprocessableEntity)
 		got.legible(form.Encode())
 		if !strings.Contains(got.mistake(c.field), c.says) {
 			t.Errorf("%+v: beside %s is %q", c, c.field, got.mistake(c.field))

@@ -331,13 +331,17 @@ func TestPolicyTraffic(t *testing.T) {
 	w.policy("one", "5/1m")
 	w.person("viewer", map[string]service.Role{"a": service.Viewer})
 	b := w.as("viewer")
-	force := func(path string) string { return words(b.get(path).want(http.StatusOK).byID("force")) }
+	line := func(path, id string) string {
+		return strings.Join(strings.Fields(words(b.get(path).want(http.StatusOK).byID(id))), " ")
+	}
 
 	// Nothing is published yet, so no instance has it in force.
 	for _, path := range []string{"/policies/one", "/policies/one/live?range=15m"} {
-		if got := force(path); strings.Join(strings.Fields(got), " ") !=
-			"in force in 0 of 2 instances Passed 50 Refused 16 Share refused 24.2%" {
+		if got := line(path, "force"); got != "in 0 of 2 instances" {
 			t.Errorf("%s: before it is published it is %q", path, got)
+		}
+		if got := line(path, "totals"); got != "Share refused 24.2%, now 24.2% Passed 50 Refused 16" {
+			t.Errorf("%s: the totals are %q", path, got)
 		}
 	}
 
@@ -345,12 +349,12 @@ func TestPolicyTraffic(t *testing.T) {
 	p, err := w.Publishing(t.Context(), w.admin)
 	w.must(err)
 	w.must(w.Outbox().Published(t.Context(), p.Version, "7-abc"))
-	if got := force("/policies/one"); !strings.HasPrefix(got, "in force in 1 of 2 instances") {
+	if got := line("/policies/one", "force"); got != "in 1 of 2 instances" {
 		t.Errorf("afterwards it is %q", got)
 	}
 
 	w.fleet.away = http.ErrServerClosed
-	if got := force("/policies/one"); !strings.HasPrefix(got, "Redis does not answer") {
+	if got := line("/policies/one", "force"); got != "Redis does not answer" {
 		t.Errorf("without Redis it is %q", got)
 	}
 

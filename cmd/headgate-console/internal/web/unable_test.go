@@ -52,7 +52,7 @@ func TestPagesSayWhatInstancesDoNotCarryOut(t *testing.T) {
 	if got, _ := w.as("elsewhere").get("/policies").warning(); got != "" {
 		t.Errorf("one without a role sees %q", got)
 	}
-	if text := w.as("owner").get("/policies/p").text; !strings.Contains(text, "in force in 0 of 2 instances") {
+	if text := w.as("owner").get("/policies/p").text; !strings.Contains(text, "in 0 of 2 instances") {
 		t.Error("the policy counts as in force")
 	}
 	if text := w.as("owner").get("/").text; !strings.Contains(text, "leaves out p<") {
