@@ -410,7 +410,8 @@ func (j *journey) watchPolicy() {
 func (j *journey) green(b *tab) {
 	j.t.Helper()
 	b.until("the policy is in force in green", func() bool {
-		return eval[string](b, `document.querySelector("#force .mode.enforce")?.textContent ?? ""`) == "in 2 of 2 instances"
+		const green = `document.querySelector("#force .mode.enforce")?.textContent ?? ""`
+		return eval[string](b, green) == "in 2 of 2 instances"
 	})
 }
 

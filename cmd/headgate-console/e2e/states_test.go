@@ -88,6 +88,8 @@ func readings() []state {
 	)
 	return append(list,
 		state{name: "traffic after a refresh", user: "admin", path: "/?app=shop", on: fetched("/live?app=shop")},
+		state{name: "the menu of a mode", user: "admin", path: "/policies/watched",
+			on: `document.querySelector(".modes").open = true`},
 		state{name: "a policy after a refresh", user: "admin", path: "/policies/watched",
 			on: fetched("/policies/watched/live")},
 		state{name: "the banner after a refresh", user: "admin", path: "/policies", on: fetched("/banner")},

@@ -101,7 +101,8 @@ func TestModeMenuIsOneForm(t *testing.T) {
 	form.Set("for", "many")
 	got := b.post("/policies/p/mode", form).want(http.StatusUnprocessableEntity)
 	again := got.form("/policies/p/mode")
-	if again.Get("mode") != "off" || again.Get("for") != "many" || !strings.Contains(got.mistake("for"), "from 1 to 720") ||
+	if again.Get("mode") != "off" || again.Get("for") != "many" ||
+		!strings.Contains(got.mistake("for"), "from 1 to 720") ||
 		!strings.Contains(got.text, `<details class="menu modes" open>`) {
 		t.Errorf("the menu keeps %v, and says %q", again, got.mistake("for"))
 	}
@@ -119,8 +120,8 @@ func TestPolicyPageOfAViewer(t *testing.T) {
 	page := b.get("/policies/p").want(http.StatusOK)
 	page.each(func(n *html.Node) {
 		action, link := attr(n, "action"), attr(n, "href")
-		if strings.HasPrefix(action, "/policies/") && attr(n, "role") != "search" || strings.HasPrefix(action, "/keys/") ||
-			strings.HasSuffix(link, "/edit") || strings.HasSuffix(link, "/delete") || strings.HasPrefix(link, "/new") {
+		if strings.HasPrefix(action, "/policies/") && attr(n, "role") != "search" ||
+			strings.HasPrefix(action, "/keys/") || strings.HasSuffix(link, "/edit") || strings.HasSuffix(link, "/delete") || strings.HasPrefix(link, "/new") {
 			t.Errorf("a viewer is offered %s%s", action, link)
 		}
 	})
@@ -161,7 +162,8 @@ func TestPolicyPageHasTheKeysRefusedMost(t *testing.T) {
 	for _, path := range []string{"/policies/p", "/policies/p/live"} {
 		page := b.get(path).want(http.StatusOK)
 		got := page.line("refused")
-		for _, want := range []string{"Refused most", "All on Keys", "eve 1,204 banned until 2026-03-01 12:01:30 " + acts,
+		for _, want := range []string{"Refused most", "All on Keys",
+			"eve 1,204 banned until 2026-03-01 12:01:30 " + acts,
 			"bob 30 to 40 ⋯ Look up Ban for…", "k2 7 ⋯"} {
 			if !strings.Contains(got, want) {
 				t.Errorf("%s lacks %q: %s", path, want, got)
