@@ -214,7 +214,8 @@ func shown(pager string) []state {
 		{picture: "list", user: "admin", path: "/policies"},
 		{picture: "templates", user: "admin", path: "/new?template=login&app=shop"},
 		{picture: "form", user: "admin", path: "/policies/public-api/edit"},
-		{picture: "policy", user: "admin", path: "/policies/login"},
+		{picture: "policy", user: "admin", path: "/policies/login",
+			on: `innerWidth < 1280 || document.body.getBoundingClientRect().height <= 1600`}, // it is short
 		{picture: "shadow", user: "admin", path: "/policies/search"},
 		{picture: "question", user: "admin", path: "/policies/login/mode", send: form("mode", "off", "version", "4")},
 		{picture: "history", user: "admin", path: "/policies/login/history"},
