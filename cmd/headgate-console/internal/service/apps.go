@@ -42,7 +42,8 @@ func (s *Service) CreateApp(ctx context.Context, a Actor, name, description stri
 			return err
 		}
 
-		err := d.InsertApp(store.App{Name: name, Description: description, CreatedAt: instant(d.now), CreatedBy: a.user})
+		row := store.App{Name: name, Description: description, CreatedAt: instant(d.now), CreatedBy: a.user}
+		err := d.InsertApp(row)
 		if errors.Is(err, store.ErrExists) {
 			return invalid("name", "there is an application of that name")
 		}
