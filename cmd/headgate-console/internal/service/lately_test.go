@@ -59,82 +59,89 @@ func TestOverviewOfTheMoment(t *testing.T) {
 	})
 }
 
-// The last quarter of an hour has steps of ten seconds where all of them are known, which add up to
-// the minutes, and the figures of now are of the last ten seconds that are whole.
+// tensOf returns the minutes up to one, as they were seen at an instant: ten i of minute m has m+i
+// requests.
+func tensOf(start, seen time.Time) (list []stats.Minute) {
+	for back := range int64(stats.Minutes) {
+		m := stats.Minute{Start: start.Add(time.Duration(back-stats.Minutes+1) * time.Minute), Seen: seen,
+			Tens: make([]stats.Counts, stats.Tens)}
+		for ten := range m.Tens {
+			m.Tens[ten][events.Allowed] = back + int64(ten)
+			m.Requests.Add(m.Tens[ten])
+		}
+		list = append(list, m)
+	}
+	return list
+}
+
+// byTens returns the overview of an application, or of all, with steps of ten seconds if they are
+// known, after a check that its points add up.
+func (w *world) byTens(app string) Overview {
+	w.t.Helper()
+	o := must(w.Overview(w.t.Context(), w.admin, TrafficQuery{App: app, Step: time.Minute, Fine: true}))
+	var points, apps int64
+	for _, p := range o.Traffic.Points {
+		points += p.Counts.Total()
+	}
+	for _, a := range o.Apps {
+		apps += a.Counts.Total()
+	}
+	if all := o.Traffic.Total.Total(); points != all || apps != all {
+		w.t.Errorf("the points have %d requests, all are %d, and the applications have %d", points, all, apps)
+	}
+	return o
+}
+
+// The last quarter of an hour has steps of ten seconds, which add up to the minutes. Figures of now
+// are of the last ten seconds that are whole.
 func TestOverviewByTens(t *testing.T) {
 	w := newWorld(t, sqliteURL(t))
-	ctx := t.Context()
 	start := w.clock.now().Truncate(time.Minute)
-	seen := start.Add(32 * time.Second) // so the ten seconds from 20 to 30 may lack counts
-
-	// Ten i of the minute m has m+i requests.
-	minutes := func() (list []stats.Minute) {
-		for back := range int64(stats.Minutes) {
-			m := stats.Minute{Start: start.Add(time.Duration(back-stats.Minutes+1) * time.Minute), Seen: seen,
-				Tens: make([]stats.Counts, stats.Tens)}
-			for ten := range m.Tens {
-				m.Tens[ten][events.Allowed] = back + int64(ten)
-				m.Requests.Add(m.Tens[ten])
-			}
-			list = append(list, m)
-		}
-		return list
-	}
-	w.fleet.minutes = map[string][]stats.Minute{"a": minutes(), "b": minutes()}
-	ask := func(app string) Overview {
-		t.Helper()
-		o := must(w.Overview(ctx, w.admin, TrafficQuery{App: app, Step: time.Minute, Fine: true}))
-		var sum stats.Counts
-		for _, p := range o.Traffic.Points {
-			sum.Add(p.Counts)
-		}
-		if sum != o.Traffic.Total || o.Traffic.Total.Total() != o.Apps[0].Counts.Total() {
-			t.Errorf("the points have %v, all are %v, and the application has %v", sum, o.Traffic.Total, o.Apps)
-		}
-		return o
-	}
-
-	o := ask("a")
-	if p := o.Traffic.Points; o.Traffic.Step != stats.Ten || len(p) != 90 || p[89].Counts.Total() != 14+5 ||
-		!p[89].At.Equal(start.Add(50*time.Second)) || !o.Traffic.Now.Equal(seen) {
-		t.Errorf("the steps are %s, %d", o.Traffic.Step, len(p))
-	}
-	if o.Lately.Span != stats.Ten || o.Lately.Counts.Total() != 14+1 {
-		t.Errorf("now there are %+v", o.Lately)
-	}
 
 	// They are whole three seconds after their end, also those that end with a minute.
-	for at, want := range map[time.Duration]int64{33 * time.Second: 14 + 2, 2 * time.Second: 13 + 4,
-		3 * time.Second: 13 + 5} {
-		seen = start.Add(at)
-		w.fleet.minutes["a"] = minutes()
-		if o := ask("a"); o.Lately.Counts.Total() != want {
+	for at, want := range map[time.Duration]int64{32 * time.Second: 14 + 1, 33 * time.Second: 14 + 2,
+		2 * time.Second: 13 + 4, 3 * time.Second: 13 + 5} {
+		seen := start.Add(at)
+		w.fleet.minutes = map[string][]stats.Minute{"a": tensOf(start, seen)}
+		o := w.byTens("a")
+		if o.Lately.Span != stats.Ten || o.Lately.Counts.Total() != want || !o.Traffic.Now.Equal(seen) {
 			t.Errorf("after %s there are %+v now, want %d", at, o.Lately, want)
 		}
+		if p := o.Traffic.Points; o.Traffic.Step != stats.Ten || len(p) != 90 || p[89].Counts.Total() != 14+5 ||
+			!p[89].At.Equal(start.Add(50*time.Second)) {
+			t.Errorf("the steps are %s, %d", o.Traffic.Step, len(p))
+		}
 	}
+}
 
-	// Without the tens of a minute all steps are minutes, and now is the last whole one.
-	w.fleet.minutes["a"][13].Tens = nil
-	if o := ask("a"); o.Traffic.Step != time.Minute || o.Lately.Span != time.Minute ||
+// Where tens are not known of the whole range, steps are minutes.
+func TestOverviewWithoutTens(t *testing.T) {
+	w := newWorld(t, sqliteURL(t))
+	start := w.clock.now().Truncate(time.Minute)
+	minutes := func() []stats.Minute { return tensOf(start, start.Add(32*time.Second)) }
+
+	// Of a minute without tens, now is the last whole one.
+	w.fleet.minutes = map[string][]stats.Minute{"a": minutes()}
+	w.fleet.minutes["a"][13].Tens, w.fleet.minutes["a"][14].Tens = nil, nil
+	if o := w.byTens("a"); o.Traffic.Step != time.Minute || o.Lately.Span != time.Minute ||
 		o.Lately.Counts.Total() != 6*13+15 {
 		t.Errorf("without tens the steps are %s, and now is %+v", o.Traffic.Step, o.Lately)
 	}
 
-	// Nor are they told where the database has more than Redis, which has lost it.
+	// An hour has minutes, and all applications together have tens only if each has.
 	w.fleet.minutes["a"] = minutes()
-	w.must(w.Ledger().Record(ctx, "a", minuteWith(start.Add(-2*time.Minute), 1000, 0)))
-	if o := ask("a"); o.Traffic.Step != time.Minute {
-		t.Errorf("with more in the database the steps are %s", o.Traffic.Step)
-	}
-
-	// Other ranges, and one application that is not known, have minutes.
-	if o := must(w.Overview(ctx, w.admin, TrafficQuery{Last: time.Hour, Fine: true})); o.Traffic.Step != time.Minute {
+	if o := must(w.Overview(t.Context(), w.admin, TrafficQuery{Last: time.Hour, Fine: true})); o.Traffic.Step !=
+		time.Minute {
 		t.Errorf("the steps of an hour are %s", o.Traffic.Step)
 	}
-	delete(w.fleet.minutes, "b")
-	w.fleet.minutes["a"] = minutes()
-	if o := must(w.Overview(ctx, w.admin, TrafficQuery{Fine: true})); o.Lately.Span == stats.Ten {
-		t.Errorf("without an application now is %+v", o.Lately)
+	if o := w.byTens(""); o.Traffic.Step != time.Minute || o.Lately.Span == stats.Ten {
+		t.Errorf("without the tens of an application the steps are %s, and now is %+v", o.Traffic.Step, o.Lately)
+	}
+
+	// Redis has lost what the database has.
+	w.must(w.Ledger().Record(t.Context(), "a", minuteWith(start.Add(-2*time.Minute), 1000, 0)))
+	if o := w.byTens("a"); o.Traffic.Step != time.Minute {
+		t.Errorf("with more in the database the steps are %s", o.Traffic.Step)
 	}
 }
 

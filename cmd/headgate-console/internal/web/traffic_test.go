@@ -198,28 +198,12 @@ func TestChart(t *testing.T) {
 		{At: at.Add(-time.Second)}}
 	c := chartOf(traffic, changes, "requests")
 
-	// The highest step is 600 requests a minute, so half of it is 300. The areas are stacked from
-	// the bottom, those below drawn last, and the third step has lasted half a minute.
-	var areas []string
-	for _, a := range c.Areas {
-		areas = append(areas, a.Class+" "+a.Path)
-	}
-	if got := strings.Join(areas, ", "); got != "left M0 100V0H1V59.4H2V80H3V100H4V100z, "+
-		"failed M0 100V0H1V59.4H2V90H3V100H4V100z, refused M0 100V0H1V60H2V90H3V100H4V100z, "+
-		"shadow M0 100V50H1V80H2V90H3V100H4V100z, degraded M0 100V50H1V90H3V100H4V100z, "+
-		"passed M0 100V50H1V90H2V100H4V100z" {
-		t.Errorf("the areas are %s", got)
-	}
+	wantAreas(t, c)
 	for i, b := range c.Bars {
 		if b.Open != (i == 2) || b.ID != at.Unix()/60+int64(i) {
 			t.Errorf("the bar %d is %+v", i, b)
 		}
 	}
-	if got := c.Scale() + " " + c.Kinds() + " " + c.Numbers(c.Bars[1]); got != "0.250000 .01 passed Passed,degraded "+
-		"Degraded,shadow Shadow,refused Refused,failed Errors,left Left 60  60 120 1 " {
-		t.Errorf("the script gets %q", got)
-	}
-
 	// Without a kind the others are as high as they can be.
 	if c := chartOf(traffic, nil, "requests", "refused", "left"); c.Areas[len(c.Areas)-1].Path !=
 		"M0 100V0H1V80H2V100H4V100z" || len(c.Areas) != 4 || c.Y[len(c.Y)-1].Words != "5" {
@@ -245,6 +229,27 @@ func TestChart(t *testing.T) {
 	}
 	if got := strings.Join(shown, " "); got != "passed degraded shadow refused failed left" {
 		t.Errorf("the table has %s", got)
+	}
+}
+
+func wantAreas(t *testing.T, c chart) {
+	t.Helper()
+
+	// The highest step is 600 requests a minute, so half of it is 300. The areas are stacked from
+	// the bottom, those below drawn last, and the third step has lasted half a minute.
+	var areas []string
+	for _, a := range c.Areas {
+		areas = append(areas, a.Class+" "+a.Path)
+	}
+	if got := strings.Join(areas, ", "); got != "left M0 100V0H1V59.4H2V80H3V100H4V100z, "+
+		"failed M0 100V0H1V59.4H2V90H3V100H4V100z, refused M0 100V0H1V60H2V90H3V100H4V100z, "+
+		"shadow M0 100V50H1V80H2V90H3V100H4V100z, degraded M0 100V50H1V90H3V100H4V100z, "+
+		"passed M0 100V50H1V90H2V100H4V100z" {
+		t.Errorf("the areas are %s", got)
+	}
+	if got := c.Scale() + " " + c.Kinds() + " " + c.Numbers(c.Bars[1]); got != "0.250000 .01 passed Passed,degraded "+
+		"Degraded,shadow Shadow,refused Refused,failed Errors,left Left 60  60 120 1 " {
+		t.Errorf("the script gets %q", got)
 	}
 }
 
