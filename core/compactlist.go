@@ -106,15 +106,38 @@ func (c *Compact) Unpack(used, mark int64, list []byte, s *State) {
 
 // ListSize returns the bytes of a list for the state, with some room for more.
 func (c *Compact) ListSize(s *State) int {
-	n := len(s.live())
 	switch c.form {
 	case inCalendar:
 		return wordSize
 	case inLog:
-		return wordSize * max(n, min(n+n/8+1, int(c.capacity)))
+		return c.logSize(len(s.live()))
 	}
 	return c.sizeOf(widthOf(s.live()))
 }
+
+// LongerSize returns the bytes of a longer list for the key of a SlidingLog, of which TakeListed
+// has not decided a Take at now, if it has no room for that Take, and otherwise 0.
+func (c *Compact) LongerSize(mark int64, list []byte, now int64) int {
+	r := ringOf(mark, list)
+	if c.form != inLog || r.n == 0 || r.n < len(list)/wordSize || r.at(r.n-1).At >= now+c.every {
+		return 0
+	}
+	return c.logSize(r.n + 1)
+}
+
+// MoveLog copies the words of a SlidingLog to a longer list, and returns the mark of the key there.
+func (c *Compact) MoveLog(mark int64, list, longer []byte) int64 {
+	r := ringOf(mark, list)
+	first := list[wordSize*r.first:]
+	first = first[:wordSize*min(r.n, len(first)/wordSize)]
+	n := copy(longer, first)
+	copy(longer[n:], list[:wordSize*r.n-n])
+	r.first = 0
+	return r.mark()
+}
+
+// logSize returns the bytes of a list of n words, with some room for more.
+func (c *Compact) logSize(n int) int { return wordSize * max(n, min(n+n/8+1, int(c.capacity))) }
 
 // Span returns an instant that the last Take of a key in use was not before, and the one at which
 // the key is fresh.

@@ -198,6 +198,13 @@ func (k *listedKey) takes(t *rapid.T, op *core.Op, now int64, want core.Decision
 	if !slices.Equal(k.list, before.list) {
 		t.Fatalf("%v: a try of %d units has changed the list", k.limit, op.Cost)
 	}
+	// Where only room is missing, a longer list has it.
+	if !good && k.grows(t, now) {
+		before.mark, before.list = k.mark, slices.Clone(k.list)
+		if good = c.TryListed(k.used, k.mark, k.list, now, op.Cost, &tried); !good {
+			t.Fatalf("%v: a longer list has no room for %+v at %d", k.limit, k.open(), now)
+		}
+	}
 	ok := c.TakeListed(&k.used, &k.mark, k.list, now, op.Cost, &got)
 	if ok && got != want {
 		t.Fatalf("%v: %d units of %+v at %d\n got %+v\nwant %+v", k.limit, op.Cost, before.open(), now, got, want)
@@ -215,6 +222,23 @@ func (k *listedKey) takes(t *rapid.T, op *core.Op, now int64, want core.Decision
 		t.Fatalf("%v: decided %t, allowed %t, changed %t", k.limit, ok, got.Allowed, changed)
 	}
 	return ok
+}
+
+// grows makes the list longer if that is what it needs, with the same state. It reports whether it
+// did.
+func (k *listedKey) grows(t *rapid.T, now int64) bool {
+	t.Helper()
+	c, before := k.limit.Compact(), k.open()
+	n := c.LongerSize(k.mark, k.list, now)
+	if n == 0 {
+		return false
+	}
+
+	// The same words begin at the first place of the longer list.
+	longer := make([]byte, n)
+	k.mark, k.list = c.MoveLog(k.mark, k.list, longer), longer
+	k.isOf(t, before)
+	return true
 }
 
 // undone checks that a Take which was tried and did not happen, because its step was refused,
@@ -245,5 +269,50 @@ func (k *listedKey) holds(t *rapid.T, want *core.State, now int64) {
 	d := peek(k.open(), &k.limit, at)
 	if want := at + d.ResetAfter.Microseconds(); max(fresh, at) != want {
 		t.Fatalf("%v: %+v is fresh at %d, want %d", k.limit, k.open(), fresh, want)
+	}
+}
+
+// A list that is full becomes longer wherever its ring begins, and has room for the next Take then.
+func TestFullLogBecomesLonger(t *testing.T) {
+	const words = 5
+	l := mustParse(t, "100/1h sliding-log")
+	c := l.Compact()
+	for first := range words {
+		// Each unit is of an instant of its own, and so has a word.
+		now, list, used, mark := start, make([]byte, 8*words), int64(0), int64(0)
+		take := func() bool {
+			now++
+			return c.TakeListed(&used, &mark, list, now, 1, &core.Decision{})
+		}
+
+		// The first ones end, so that the ring of the next begins after them.
+		for range first {
+			take()
+		}
+
+		now += time.Hour.Microseconds()
+		for range words {
+			take()
+		}
+		if take() {
+			t.Fatalf("from word %d: a full list has room", first)
+		}
+
+		var before, after core.State
+		c.Unpack(used, mark, list, &before)
+		n := c.LongerSize(mark, list, now)
+		if len(before.Log) != words || n <= 8*words {
+			t.Fatalf("%d words, %d bytes for more", len(before.Log), n)
+		}
+
+		// What it holds stays as it is, and it does not become longer again before it is full.
+		longer := make([]byte, n)
+		mark = c.MoveLog(mark, list, longer)
+		list = longer
+
+		c.Unpack(used, mark, list, &after)
+		if !slices.Equal(before.Log, after.Log) || !take() || c.LongerSize(mark, list, now+1) != 0 {
+			t.Errorf("from word %d: %v, want %v", first, after.Log, before.Log)
+		}
 	}
 }

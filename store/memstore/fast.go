@@ -121,6 +121,9 @@ func (h *shard) commit(i int, v *limitClass, op *core.Op, now int64, d *core.Dec
 	used, mark, good := int64(0), int64(0), false
 	if v.compact.Listed() {
 		good = v.compact.TakeListed(&c.used, &c.mark, h.list(i), now, op.Cost, d)
+		if !good && h.growList(i, &v.compact, now) {
+			good = v.compact.TakeListed(&c.used, &c.mark, h.list(i), now, op.Cost, d)
+		}
 		used, mark = c.used, c.mark
 	} else {
 		used, mark, good = v.compact.Take(c.used, c.mark, now, op.Cost, d)
@@ -532,6 +535,9 @@ func (f *fastTake) evaluate(s *Store, op *core.Op, d *core.Decision, now int64) 
 	}
 	if f.class.compact.Listed() {
 		good = f.class.compact.TryListed(c.used, c.mark, h.list(i), now, op.Cost, d)
+		if !good && h.growList(i, &f.class.compact, now) {
+			good = f.class.compact.TryListed(c.used, c.mark, h.list(i), now, op.Cost, d)
+		}
 	} else {
 		f.used, f.mark, good = f.class.compact.Take(c.used, c.mark, now, op.Cost, d)
 	}

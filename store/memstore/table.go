@@ -131,6 +131,22 @@ func (t *table) writeList(i int, a core.Compact, st *core.State, most int64) {
 	c.used, c.mark = used, mark
 }
 
+// growList gives slot i a longer list if only that is missing for a Take at now. It reports whether
+// it did.
+func (t *table) growList(i int, a *core.Compact, now int64) bool {
+	c, list := &t.slots[i], t.list(i)
+	n := a.LongerSize(c.mark, list, now)
+	if n == 0 {
+		return false
+	}
+
+	longer := slices.Grow([]byte(nil), n)
+	longer = longer[:cap(longer)]
+	c.mark = a.MoveLog(c.mark, list, longer)
+	t.putExtState(i).list = longer
+	return true
+}
+
 // dropList takes the list beside slot i away.
 func (t *table) dropList(i int) {
 	a := &t.exts[i]
