@@ -199,11 +199,8 @@ func (k *listedKey) takes(t *rapid.T, op *core.Op, now int64, want core.Decision
 		t.Fatalf("%v: a try of %d units has changed the list", k.limit, op.Cost)
 	}
 	// Where only room is missing, a longer list has it.
-	if !good && k.grows(t, now) {
-		before.mark, before.list = k.mark, slices.Clone(k.list)
-		if good = c.TryListed(k.used, k.mark, k.list, now, op.Cost, &tried); !good {
-			t.Fatalf("%v: a longer list has no room for %+v at %d", k.limit, k.open(), now)
-		}
+	if !good {
+		good = k.triesLonger(t, &before, op, now, &tried)
 	}
 	ok := c.TakeListed(&k.used, &k.mark, k.list, now, op.Cost, &got)
 	if ok && got != want {
@@ -222,6 +219,21 @@ func (k *listedKey) takes(t *rapid.T, op *core.Op, now int64, want core.Decision
 		t.Fatalf("%v: decided %t, allowed %t, changed %t", k.limit, ok, got.Allowed, changed)
 	}
 	return ok
+}
+
+// triesLonger tries a Take with a longer list if the key needs one, and makes before the key with
+// that list. It reports whether the Take was decided.
+func (k *listedKey) triesLonger(t *rapid.T, before *listedKey, op *core.Op, now int64, tried *core.Decision) bool {
+	t.Helper()
+	if !k.grows(t, now) {
+		return false
+	}
+	before.mark, before.list = k.mark, slices.Clone(k.list)
+	c := k.limit.Compact()
+	if !c.TryListed(k.used, k.mark, k.list, now, op.Cost, tried) {
+		t.Fatalf("%v: a longer list has no room for %+v at %d", k.limit, k.open(), now)
+	}
+	return true
 }
 
 // grows makes the list longer if that is what it needs, with the same state. It reports whether it
