@@ -3,6 +3,7 @@ package memstore
 import (
 	"fmt"
 	"hash/maphash"
+	"math/bits"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -129,6 +130,7 @@ func (i *interner) add(key limitClassKey) *limitClass {
 type classTable struct {
 	seed   maphash.Seed
 	places []atomic.Pointer[limitClass] // a power of two
+	shift  uint                         // of a hash, whose upper bits are a place
 }
 
 const (
@@ -139,7 +141,8 @@ const (
 )
 
 func newClassTable(seed maphash.Seed, places int) *classTable {
-	return &classTable{seed, make([]atomic.Pointer[limitClass], places)}
+	shift := uint(bits.LeadingZeros64(uint64(places - 1)))
+	return &classTable{seed, make([]atomic.Pointer[limitClass], places), shift}
 }
 
 // grown returns a table of twice the size, with the classes.
@@ -155,7 +158,7 @@ func (c *classTable) grown(classes []*limitClass) *classTable {
 // find returns the class of a rule and a limit, and its place. If it is not in the table, it
 // returns nil and the place that it would have.
 func (c *classTable) find(rule string, l *core.Limit) (*limitClass, *atomic.Pointer[limitClass]) {
-	at := sample(rule, l)
+	at := sample(rule, l) >> c.shift
 	place := c.at(at)
 	if v := place.Load(); v == nil || v.is(rule, l) {
 		return v, place
@@ -168,7 +171,7 @@ func (c *classTable) find(rule string, l *core.Limit) (*limitClass, *atomic.Poin
 func (c *classTable) findAfter(at uint64, rule string, l *core.Limit) (*limitClass, *atomic.Pointer[limitClass]) {
 	for n := 1; ; n++ {
 		if at++; n == samplePlaces {
-			at = maphash.Comparable(c.seed, limitClassKey{rule, *l})
+			at = maphash.Comparable(c.seed, limitClassKey{rule, *l}) >> c.shift
 		}
 		place := c.at(at)
 		if v := place.Load(); v == nil || v.is(rule, l) {
@@ -177,19 +180,19 @@ func (c *classTable) findAfter(at uint64, rule string, l *core.Limit) (*limitCla
 	}
 }
 
-// at returns the place of a hash.
-func (c *classTable) at(hash uint64) *atomic.Pointer[limitClass] {
-	return &c.places[hash&uint64(len(c.places)-1)]
+// at returns a place, where the first comes after the last.
+func (c *classTable) at(place uint64) *atomic.Pointer[limitClass] {
+	return &c.places[place&uint64(len(c.places)-1)]
 }
 
 // sample returns a hash of a few letters of the rule, and of the numbers in which most limits
-// differ.
+// differ. Names that differ by a little in one letter differ in its upper bits.
 func sample(rule string, l *core.Limit) uint64 {
 	n := uint64(l.Quota)*spread + uint64(l.Period)
 	if size := len(rule); size > 0 {
 		n += uint64(rule[0])<<24 + uint64(rule[size/2])<<16 + uint64(rule[size-1])<<8 + uint64(size)
 	}
-	return n * spread >> 32
+	return n * spread
 }
 
 // compactOf returns the arithmetic of a class with that limit.

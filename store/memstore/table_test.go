@@ -1,6 +1,8 @@
 package memstore
 
 import (
+	"fmt"
+	"hash/maphash"
 	"math"
 	"strconv"
 	"testing"
@@ -95,4 +97,20 @@ func seek(tab *table, hash uint32, id int64) int {
 		}
 	}
 	return -1
+}
+
+// Rules whose names differ in a number at their end, under one limit, have places of their own.
+func TestClassesOfLikeNamesHavePlacesOfTheirOwn(t *testing.T) {
+	table := newClassTable(maphash.MakeSeed(), minClassPlaces)
+	for _, text := range []string{"100/1h", "3600000/1h", "5/1s", "1000/24h", "7/1m"} {
+		l, seen := limit(text), map[uint64]string{}
+		for i := range 10 {
+			name := fmt.Sprint("api", i)
+			at := sample(name, &l) >> table.shift
+			if at >= minClassPlaces || seen[at] != "" {
+				t.Errorf("%s: %s is at place %d, as %s", text, name, at, seen[at])
+			}
+			seen[at] = name
+		}
+	}
 }
