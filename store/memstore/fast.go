@@ -120,10 +120,7 @@ func (h *shard) commit(i int, v *limitClass, op *core.Op, now int64, d *core.Dec
 	// A list is charged in its place, and two numbers once it is known that the slot stays in use.
 	used, mark, good := int64(0), int64(0), false
 	if v.compact.Listed() {
-		good = v.compact.TakeListed(&c.used, &c.mark, h.list(i), now, op.Cost, d)
-		if !good && h.growList(i, &v.compact, now) {
-			good = v.compact.TakeListed(&c.used, &c.mark, h.list(i), now, op.Cost, d)
-		}
+		good = h.takeListed(i, &v.compact, op, now, d)
 		used, mark = c.used, c.mark
 	} else {
 		used, mark, good = v.compact.Take(c.used, c.mark, now, op.Cost, d)
@@ -534,10 +531,7 @@ func (f *fastTake) evaluate(s *Store, op *core.Op, d *core.Decision, now int64) 
 		return false
 	}
 	if f.class.compact.Listed() {
-		good = f.class.compact.TryListed(c.used, c.mark, h.list(i), now, op.Cost, d)
-		if !good && h.growList(i, &f.class.compact, now) {
-			good = f.class.compact.TryListed(c.used, c.mark, h.list(i), now, op.Cost, d)
-		}
+		good = h.tryListed(i, &f.class.compact, op, now, d)
 	} else {
 		f.used, f.mark, good = f.class.compact.Take(c.used, c.mark, now, op.Cost, d)
 	}

@@ -131,6 +131,20 @@ func (t *table) writeList(i int, a core.Compact, st *core.State, most int64) {
 	c.used, c.mark = used, mark
 }
 
+// takeListed is core.Compact.TakeListed for slot i, whose list becomes longer if it has to.
+func (t *table) takeListed(i int, a *core.Compact, op *core.Op, now int64, d *core.Decision) bool {
+	c := &t.slots[i]
+	return a.TakeListed(&c.used, &c.mark, t.list(i), now, op.Cost, d) ||
+		t.growList(i, a, now) && a.TakeListed(&c.used, &c.mark, t.list(i), now, op.Cost, d)
+}
+
+// tryListed is core.Compact.TryListed for slot i, whose list becomes longer if it has to.
+func (t *table) tryListed(i int, a *core.Compact, op *core.Op, now int64, d *core.Decision) bool {
+	c := &t.slots[i]
+	return a.TryListed(c.used, c.mark, t.list(i), now, op.Cost, d) ||
+		t.growList(i, a, now) && a.TryListed(c.used, c.mark, t.list(i), now, op.Cost, d)
+}
+
 // growList gives slot i a longer list if only that is missing for a Take at now. It reports whether
 // it did.
 func (t *table) growList(i int, a *core.Compact, now int64) bool {
