@@ -102,20 +102,7 @@ func TestOverrideBansEveryCall(t *testing.T) {
 			t.Errorf("the observer: %+v", got)
 		}
 
-		if n, err := l.TakeUpTo(ctx, "bob", 5); err != nil || n != 0 {
-			t.Errorf("TakeUpTo: %d, %v", n, err)
-		}
-		if res, err := l.TakeWithin(ctx, "bob", 1, time.Hour); err != nil || res.Allowed() || !res.Banned() {
-			t.Errorf("TakeWithin: %t, %v", res.Banned(), err)
-		}
-		if list, err := l.Peek(ctx, "bob"); err != nil || len(list) != 1 || list[0].Decision != banned {
-			t.Errorf("Peek: %+v, %v", list, err)
-		}
-		var e *limiter.WaitError
-		if err := l.Wait(ctx, "bob", 1); !errors.As(err, &e) || !errors.Is(err, limiter.ErrLimited) ||
-			e.RetryAfter != span {
-			t.Errorf("Wait: %v", err)
-		}
+		takeBanned(t, l, banned)
 
 		// All of them met one ban, and none of them the store or the clock.
 		if !reflect.DeepEqual(met, []events.Ban{{Rule: "a", Key: "bob", For: span}}) || s.calls != 0 ||
@@ -126,6 +113,26 @@ func TestOverrideBansEveryCall(t *testing.T) {
 			t.Errorf("Reset: %v, %d calls of the store", err, s.calls)
 		}
 	})
+}
+
+// takeBanned has the other calls meet the ban of bob.
+func takeBanned(t *testing.T, l *limiter.Limiter, banned core.Decision) {
+	t.Helper()
+	ctx := t.Context()
+	if n, err := l.TakeUpTo(ctx, "bob", 5); err != nil || n != 0 {
+		t.Errorf("TakeUpTo: %d, %v", n, err)
+	}
+	if res, err := l.TakeWithin(ctx, "bob", 1, time.Hour); err != nil || res.Allowed() || !res.Banned() {
+		t.Errorf("TakeWithin: %t, %v", res.Banned(), err)
+	}
+	if list, err := l.Peek(ctx, "bob"); err != nil || len(list) != 1 || list[0].Decision != banned {
+		t.Errorf("Peek: %+v, %v", list, err)
+	}
+	var e *limiter.WaitError
+	if err := l.Wait(ctx, "bob", 1); !errors.As(err, &e) || !errors.Is(err, limiter.ErrLimited) ||
+		e.RetryAfter != banned.RetryAfter {
+		t.Errorf("Wait: %v", err)
+	}
 }
 
 // The lists come first. A Shadow rule reports whom it would turn away, and counts them as it counts

@@ -5,7 +5,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/keyfuncs"
 	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/policy"
@@ -17,21 +16,12 @@ import (
 func TestOverridesBanKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		from := time.Now()
-		ban := func(limit string, d time.Duration) policy.Override {
-			o := policy.Override{BannedUntil: from.Add(d)}
-			if limit != "" {
-				var err error
-				if o.Limit, err = core.ParseLimit(limit); err != nil {
-					t.Fatal(err)
-				}
-			}
-			return o
-		}
+		ban := func(d time.Duration) policy.Override { return policy.Override{BannedUntil: from.Add(d)} }
 		p := byUser(t, "api")
 		p.Limit = limit(t, "10/1h")
 		p.Overrides = map[string]policy.Override{
-			"acme:1": ban("", time.Minute), "acme:2": ban("3/1h", time.Minute), "acme:3": {Limit: limit(t, "5/1h")},
-			"acme:4": ban("", time.Second), "acme:*": ban("", 2*time.Minute),
+			"acme:1": ban(time.Minute), "acme:2": {Limit: limit(t, "3/1h"), BannedUntil: from.Add(time.Minute)}, "acme:3": {Limit: limit(t, "5/1h")},
+			"acme:4": ban(time.Second), "acme:*": ban(2 * time.Minute),
 		}
 		compiled, err := policy.Compile(p.Apps[0], policy.Set{p},
 			policy.Bindings{User: keyfuncs.UserID(userOf)})
@@ -63,23 +53,30 @@ func TestOverridesBanKeys(t *testing.T) {
 			}
 		}
 
-		for i := range 3 {
-			time.Sleep(time.Until(from.Add(time.Duration(i) * time.Minute)))
-			for _, key := range []string{"acme:1", "acme:2", "acme:3", "acme:4", "acme:5", "other"} {
-				now := time.Now()
-				list, err := l.Peek(t.Context(), key)
-				if err != nil || len(list) != 1 {
-					t.Fatal(err, list)
-				}
+		peekBanned(t, &p, l, from)
+	})
+}
 
-				d, end := list[0].Decision, p.BanOf(key, now)
-				if d.Banned != !end.IsZero() || d.Banned && d.RetryAfter != end.Sub(now) ||
-					!d.Banned && list[0].Limit != p.LimitOf(key, now) {
-					t.Errorf("%s after %d minutes: %+v", key, i, list[0])
-				}
+// peekBanned has the limiter agree with the policy about each key, at once, after a minute and
+// after two.
+func peekBanned(t *testing.T, p *policy.Policy, l *limiter.Limiter, from time.Time) {
+	t.Helper()
+	for i := range 3 {
+		time.Sleep(time.Until(from.Add(time.Duration(i) * time.Minute)))
+		for _, key := range []string{"acme:1", "acme:2", "acme:3", "acme:4", "acme:5", "other"} {
+			now := time.Now()
+			list, err := l.Peek(t.Context(), key)
+			if err != nil || len(list) != 1 {
+				t.Fatal(err, list)
+			}
+
+			d, end := list[0].Decision, p.BanOf(key, now)
+			if d.Banned != !end.IsZero() || d.Banned && d.RetryAfter != end.Sub(now) ||
+				!d.Banned && list[0].Limit != p.LimitOf(key, now) {
+				t.Errorf("%s after %d minutes: %+v", key, i, list[0])
 			}
 		}
-	})
+	}
 }
 
 // A ban beside a policy is in force and lifted like every override, and leaves the limit of its

@@ -55,16 +55,22 @@ func TestKeyIsBannedAfterAQuestion(t *testing.T) {
 		t.Errorf("the audit log says %+v", rows)
 	}
 
-	// The policy plain bans no keys by itself, so the ban is beside it, with a comment.
-	question = b.post("/keys/ban", b.look("plain", "192.0.2.1").form("/keys/ban")).want(http.StatusOK)
-	form = question.form("/keys/ban")
+}
+
+// The policy plain bans no keys by itself, so the ban is beside it, with a comment.
+func TestKeyIsBannedBesideItsPolicy(t *testing.T) {
+	w := bansWorld(t)
+	b := w.as("admin")
+
+	question := b.post("/keys/ban", b.look("plain", "192.0.2.1").form("/keys/ban")).want(http.StatusOK)
+	form := question.form("/keys/ban")
 	if form.Get("for") != "10m" {
 		t.Errorf("the question proposes %q", form.Get("for"))
 	}
 	form.Set("comment", "a scraper")
 	b.post("/keys/ban", form).goes("/keys?key=192.0.2.1&policy=plain&view=one&done=banned")
-	rows = w.audited("ban.impose")
-	if len(w.fleet.banned) != 1 || len(rows) != 2 || rows[0].Note != "a scraper" {
+	rows := w.audited("ban.impose")
+	if len(w.fleet.banned) != 0 || len(rows) != 1 || rows[0].Note != "a scraper" {
 		t.Errorf("%+v, and the audit log says %+v", w.fleet.banned, rows)
 	}
 

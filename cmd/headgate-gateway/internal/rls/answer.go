@@ -132,13 +132,7 @@ func (c *call) describe(a *limiter.Admission, i int, e *element, s *state) {
 		d.describeBlocked(e, s)
 		return
 	case a.DeniedPart() == i:
-		e.status.Code = over
-		if res := a.Result(); res.Banned() {
-			e.setReset(res.RetryAfter())
-		} else if d.override {
-			e.setLimit(&c.rates[i], "")
-			e.setReset(c.rates[i].Period)
-		}
+		c.describeDenied(a, i, e)
 		return
 	}
 
@@ -159,6 +153,18 @@ func (c *call) describe(a *limiter.Admission, i int, e *element, s *state) {
 	// The metadata is that of the limits which the request is within.
 	if e.status.Code == ok && d.limit != nil && shown >= 0 {
 		s.addWithin(d.limit)
+	}
+}
+
+// describeDenied fills the status of descriptor i, which no count has refused.
+func (c *call) describeDenied(a *limiter.Admission, i int, e *element) {
+	e.status.Code = over
+	switch res := a.Result(); {
+	case res.Banned():
+		e.setReset(res.RetryAfter())
+	case c.requests[i].override:
+		e.setLimit(&c.rates[i], "")
+		e.setReset(c.rates[i].Period)
 	}
 }
 
