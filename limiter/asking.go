@@ -55,11 +55,7 @@ func (s *step) addRequestFrom(verb core.Verb, rules []*activeRule, i int, r core
 	at int, rule *activeRule, err error) {
 
 	at = i
-	defer func() {
-		if v := recover(); v != nil {
-			err = rule.ruleError(panicked(v))
-		}
-	}()
+	defer ofRule(&rule, &err)
 
 	// at and rule are of the function too, so that a panic is known to be of that rule.
 	for ; at < len(rules); at++ {
@@ -101,6 +97,13 @@ func (s *step) addRequestFrom(verb core.Verb, rules []*activeRule, i int, r core
 		}
 	}
 	return at, nil, nil
+}
+
+// ofRule makes a panic an error of the rule. It is to be deferred.
+func ofRule(rule **activeRule, err *error) {
+	if v := recover(); v != nil {
+		*err = (*rule).ruleError(panicked(v))
+	}
 }
 
 // costOf returns what a request costs under a rule: 1 unless it has a cost of its own or the rule
@@ -183,11 +186,7 @@ func (s *step) addKey(ctx context.Context, verb core.Verb, key string, cost int6
 }
 
 func (s *step) addKeyTo(ctx context.Context, r *activeRule, verb core.Verb, key string, cost int64) (err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			err = r.ruleError(panicked(v))
-		}
-	}()
+	defer ofRule(&r, &err)
 
 	if r.Access != nil {
 		if listed, err := s.applyAccess(verb, r, nil, key); err != nil || listed {

@@ -25,12 +25,14 @@ func history(t *testing.T, s core.Store, rules []limiter.Rule, mode limiter.Fail
 		}}})
 	defer l.Close()
 
+	// The third key is of no rule, and that of the sixth request fails.
 	for i := range 8 {
 		a := l.Admit(keyed([]string{"a", "b", "skipped", "a", "a", "panics", "a", "b"}[i]))
 		log = append(log, fmt.Sprint(a.Outcome(), a.Status(), a.RetryAfter(), a.Violated(), a.Degraded(),
 			a.Result().Undecided(), a.Result().Decisions(), a.Headers(), string(a.Problem()), a.NeedsContext()))
 		a.Done(200)
 	}
+
 	return log
 }
 
@@ -68,6 +70,8 @@ func TestAdmitByTheShorterWayDecidesAlike(t *testing.T) {
 		"a rule with a refund": {fixed("2/1m", func(r *limiter.Rule) { r.RefundIf = func(int) bool { return true } })},
 	} {
 		for _, mode := range []limiter.FailureMode{limiter.FailOpen, limiter.FailClosed} {
+
+			// The limiter cannot tell that the other store is in memory.
 			var logs [2][]string
 			for i := range logs {
 				var s core.Store = gatetest.Store() // whose clock stands still

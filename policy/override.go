@@ -45,6 +45,7 @@ const (
 // and a limit are "banned until 2026-12-04T17:00:00Z, then 1000/1h". An end is a time of RFC 3339
 // with its zone. A date alone is an error, as it ends at another instant in each zone.
 func ParseOverride(text string) (o Override, err error) {
+	// A ban needs its end. A limit behind it is there if the word for it is.
 	parts := partsOf(text)
 	if parts.BannedUntil != "" || strings.HasPrefix(text, banWords) {
 		o.BannedUntil, err = ParseUntil(parts.BannedUntil)
@@ -147,7 +148,7 @@ func (o *Override) UnmarshalJSON(data []byte) error {
 // is read from both.
 type OverrideText string
 
-// overrideParts is the object.
+// overrideParts is the object. What is empty is not set, as a limit beside a ban may be.
 type overrideParts struct {
 	Limit       string `json:"limit,omitempty"`
 	Until       string `json:"until,omitempty"`
@@ -164,15 +165,17 @@ func partsOf(text string) (p overrideParts) {
 }
 
 // text is the inverse of partsOf.
-func (p *overrideParts) text() (text string) {
-	if p.BannedUntil != "" {
-		text = banWords + p.BannedUntil
-		if p.Limit+p.Until != "" {
+func (o *overrideParts) text() (text string) {
+	// The limit stands behind the ban, and is in force from its end on.
+	if o.BannedUntil != "" {
+		text = banWords + o.BannedUntil
+		if o.Limit+o.Until != "" {
 			text += thenWord
 		}
 	}
-	if text += p.Limit; p.Until != "" {
-		text += untilWord + p.Until
+
+	if text += o.Limit; o.Until != "" {
+		text += untilWord + o.Until
 	}
 	return text
 }

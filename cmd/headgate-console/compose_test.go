@@ -68,6 +68,32 @@ var (
 	loopback = regexp.MustCompile(`^127\.0\.0\.1:(\d+):(\d+)$`)
 )
 
+// isClosed reports a port that is open to the network, as one without an address is.
+func (c *container) isClosed(t *testing.T, name string) {
+	t.Helper()
+	for _, port := range c.Ports {
+		if !loopback.MatchString(port) {
+			t.Errorf("%s: the port %q is not one of 127.0.0.1", name, port)
+		}
+	}
+}
+
+// names reports volumes and networks of a service that are not in the file.
+func (c *composed) names(t *testing.T, name string, s container) {
+	t.Helper()
+	for _, v := range s.Volumes {
+		volume, _, _ := strings.Cut(v, ":")
+		if _, ok := c.Volumes[volume]; !ok {
+			t.Errorf("%s: there is no volume %s", name, volume)
+		}
+	}
+	for _, n := range s.Networks {
+		if _, ok := c.Networks[n]; !ok {
+			t.Errorf("%s: there is no network %s", name, n)
+		}
+	}
+}
+
 func TestComposeReachesNoOtherMachine(t *testing.T) {
 	c := compose(t)
 	if got := strings.Join(slices.Sorted(maps.Keys(c.Services)), " "); got != "console mariadb redis shop traffic" {
@@ -80,30 +106,15 @@ func TestComposeReachesNoOtherMachine(t *testing.T) {
 			t.Errorf("%s: the image is %q, and it restarts %q", name, s.Image, s.Restart)
 		}
 
-		// A port without an address would be open to the network.
-		for _, port := range s.Ports {
-			published++
-			if !loopback.MatchString(port) {
-				t.Errorf("%s: the port %q is not one of 127.0.0.1", name, port)
-			}
-		}
+		published += len(s.Ports)
+		s.isClosed(t, name)
 
 		// What has data keeps it, and no other service than these knows the passwords.
 		data := name == "mariadb" || name == "redis"
 		if data && (strings.Join(s.Networks, " ") != "data" || len(s.Ports) > 0 || len(s.Volumes) != 1) {
 			t.Errorf("%s: the networks are %s, the ports %s, the volumes %s", name, s.Networks, s.Ports, s.Volumes)
 		}
-		for _, v := range s.Volumes {
-			volume, _, _ := strings.Cut(v, ":")
-			if _, ok := c.Volumes[volume]; !ok {
-				t.Errorf("%s: there is no volume %s", name, volume)
-			}
-		}
-		for _, n := range s.Networks {
-			if _, ok := c.Networks[n]; !ok {
-				t.Errorf("%s: there is no network %s", name, n)
-			}
-		}
+		c.names(t, name, s)
 		if (data || name == "console") && len(s.Healthcheck.Test) == 0 {
 			t.Errorf("%s: it has no healthcheck", name)
 		}
@@ -119,7 +130,7 @@ func TestComposeReachesNoOtherMachine(t *testing.T) {
 // name the other services as they are.
 func TestComposeIsWhatTheConsoleReads(t *testing.T) {
 	c := compose(t)
-	console, maria := c.Services["console"], c.Services["mariadb"]
+	console := c.Services["console"]
 
 	// A variable that is not asked for is one that the console does not know.
 	unread := maps.Clone(console.Environment)
@@ -131,17 +142,7 @@ func TestComposeIsWhatTheConsoleReads(t *testing.T) {
 		t.Fatalf("%v; no variable of the console is %v", err, unread)
 	}
 
-	// All that a person changes in one place has to be the same in the other.
-	db, err := url.Parse(got.DB)
-	if err != nil {
-		t.Fatal(err)
-	}
-	password, _ := db.User.Password()
-	env := maria.Environment
-	if db.Host != "mariadb" || db.User.Username() != env["MARIADB_USER"] || password != env["MARIADB_PASSWORD"] ||
-		db.Path != "/"+env["MARIADB_DATABASE"] || password == "" {
-		t.Errorf("the database is %s, and the server has %v", db.Redacted(), env)
-	}
+	opensDatabase(t, got.DB, c.Services["mariadb"].Environment)
 	if got.Redis == nil || strings.Join(got.Redis.Addrs, " ") != "redis:6379" {
 		t.Errorf("Redis is %v", got.Redis)
 	}
@@ -153,6 +154,22 @@ func TestComposeIsWhatTheConsoleReads(t *testing.T) {
 	test := console.Healthcheck.Test
 	if len(test) != 3 || test[1] != "/headgate-console" || commandOf(test[2:]) == nil {
 		t.Errorf("the healthcheck is %s", test)
+	}
+}
+
+// opensDatabase compares the URL of the database with the variables of its server: what a person
+// changes in one place has to be the same in the other.
+func opensDatabase(t *testing.T, text string, env map[string]string) {
+	t.Helper()
+	db, err := url.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	password, _ := db.User.Password()
+	if db.Host != "mariadb" || db.User.Username() != env["MARIADB_USER"] || password != env["MARIADB_PASSWORD"] ||
+		db.Path != "/"+env["MARIADB_DATABASE"] || password == "" {
+		t.Errorf("the database is %s, and the server has %v", db.Redacted(), env)
 	}
 }
 

@@ -28,11 +28,11 @@ var ceilings = map[string]int{
 	// After 86,000 came what a reload of the gateway puts in force (1,000), overrides and credit in
 	// the console, the bounds of what a tighter limit would have refused, and matches of queries
 	// and claims. Then tables of plans that policies share.
-	"lines of code": 88_540,
+	"lines of code": 88_550,
 
 	"files of limiter":                                 20,
 	"files of store/redisstore":                        28, // client.go has clients other than go-redis's
-	"references against the order in limiter":          21,
+	"references against the order in limiter":          22,
 	"references against the order in store/redisstore": 10,
 	"files that name an algorithm":                     0,
 
