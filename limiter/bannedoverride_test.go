@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"reflect"
 	"slices"
 	"testing"
@@ -190,6 +191,7 @@ func TestBannedUntilIsAnError(t *testing.T) {
 		{limiter.BannedUntil(time.Now().Add(time.Hour)), true},
 		{fmt.Errorf("of the program: %w", limiter.BannedUntil(time.Now().Add(time.Hour))), true},
 		{limiter.BannedUntil(time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)), true},
+		{limiter.BannedUntil(time.Unix(math.MaxInt64-62135596800, 0)), true}, // the last instant of all
 		{limiter.BannedUntil(time.Now().Add(-time.Microsecond)), false},
 		{limiter.BannedUntil(time.Time{}), false},
 	} {
@@ -238,4 +240,57 @@ func accessTo(allow, deny string) *keyfuncs.Access {
 		lists.Deny.Keys = []string{deny}
 	}
 	return keyfuncs.MustAccess(lists)
+}
+
+// A rate that comes with a part is in place of the key's limit, and not of its ban.
+func TestOverrideBansAPartWithARate(t *testing.T) {
+	l := newLimiter(t, newTicking(), bansBob(rule(t, "a", "5/1h"), time.Now().Add(time.Minute)))
+	rate := core.Limit{Quota: 3, Period: time.Hour}
+	for key, banned := range map[string]bool{"bob": true, "eve": false} {
+		a := l.AdmitParts(t.Context(), []limiter.Part{{Request: keyed(key), Verb: core.Take, Cost: 1, Rate: &rate}})
+		if res := a.Result(); res.Banned() != banned || res.Allowed() == banned {
+			t.Errorf("%s: banned %t, allowed %t", key, res.Banned(), res.Allowed())
+		}
+		a.Done(200)
+	}
+}
+
+// The bans of Override and of the rule are told apart: the end of one is not that of the other.
+func TestBansByOverrideAndRuleAreReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const year = 365 * 24 * time.Hour
+		imposed, end := true, time.Now().Add(year)
+		r := rule(t, "a", "1/1h")
+		r.Ban = core.Ban{Strikes: 1, Within: time.Hour, For: time.Hour, Max: time.Hour}
+		r.Override = func(context.Context, string) (core.Limit, bool, error) {
+			if imposed {
+				return core.Limit{}, false, limiter.BannedUntil(end)
+			}
+			return core.Limit{}, false, nil
+		}
+
+		var met []events.Ban
+		l := configured(t, limiter.Config{Store: newTicking(), Rules: []limiter.Rule{r},
+			Hooks: &events.Hooks{Ban: func(b events.Ban) { met = append(met, b) }}})
+		ask := func() {
+			if _, err := l.Allow(t.Context(), "bob", 1); err != nil {
+				t.Error(err)
+			}
+		}
+
+		// To lift the ban of the rule does not end that of Override.
+		ask()
+		if err := l.Lift(t.Context(), "a", "bob"); err != nil {
+			t.Error(err)
+		}
+		ask()
+
+		imposed = false
+		ask() // takes the unit
+		ask() // is over the limit, and is banned
+		want := []events.Ban{{Rule: "a", Key: "bob", For: year}, {Rule: "a", Key: "bob", For: time.Hour}}
+		if !slices.Equal(met, want) {
+			t.Errorf("%+v, want %+v", met, want)
+		}
+	})
 }

@@ -348,7 +348,7 @@ func (c *course) notify(ctx context.Context) {
 	}
 
 	if l.hooks.Ban != nil && c.err == nil {
-		l.notifyBans(c.ops[:c.asked], c.out[:c.asked])
+		l.notifyBans(c.ops[:c.asked], c.out[:c.asked], c.alone)
 	}
 	if c.set != nil && c.set.warns && c.err == nil {
 		c.reportNear(l.hooks)

@@ -128,15 +128,19 @@ var (
 
 // BannedUntil returns the error by which [Rule.Override] bans a key until an instant, whether or
 // not the rule has a Ban. Requests under the key are then refused at once, as those under any ban
-// are, at no cost under any rule and without a call of the store; see [Result.Banned]. That is so
-// under each OnLimit but Shadow, which reports the requests. An instant that has passed bans no
-// key. The instant is cut to microseconds and to the year 2262. A limit of its own of the key may
-// come with the error, for what is not refused.
+// are, at no cost under any rule and without a call of the store; see [Result.Banned]. One of 0
+// units is refused too, and so is a [Part] with a Rate. That is so under each OnLimit but Shadow,
+// which reports the requests. An instant that has passed bans no key. The instant is cut to
+// microseconds and to the year 2262. A limit of its own of the key may come with the error, for
+// what is not refused.
 //
 // Access comes first: a caller whom it allows passes in spite of the ban. What the key has used,
 // and what it is given back, charged or granted meanwhile, counts as without the ban.
 func BannedUntil(t time.Time) error {
-	b := banError(min(t.UnixMicro(), maxBanned))
+	b := banError(maxBanned)
+	if t.Before(time.UnixMicro(maxBanned)) { // others may have no number of microseconds
+		b = banError(t.UnixMicro())
+	}
 	return &b
 }
 

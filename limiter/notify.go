@@ -63,14 +63,15 @@ func (n *notifier) notifyUnits(ops []core.Op, out []core.Decision, settled int) 
 }
 
 // notifyBans reports to the hooks the bans that the request has met and that were not reported yet.
-func (n *notifier) notifyBans(ops []core.Op, out []core.Decision) {
+// They are imposed by Override, or are those of rules.
+func (n *notifier) notifyBans(ops []core.Op, out []core.Decision, imposed bool) {
 	for i := range ops {
 		op, d := &ops[i], &out[i]
 		if !d.Banned {
 			continue
 		}
 		until := d.At + d.RetryAfter.Microseconds()
-		if n.bans.isNew(bannedKey{op.Rule, op.Key}, d.At, until) {
+		if n.bans.isNew(bannedKey{op.Rule, op.Key, imposed}, d.At, until) {
 			n.hooks.Ban(events.Ban{Rule: op.Rule, Key: op.Key, For: d.RetryAfter})
 		}
 	}
@@ -83,7 +84,7 @@ func (n *notifier) notifyLifted(ops []core.Op) {
 	}
 	for i := range ops {
 		op := &ops[i]
-		if op.Ban != nil && n.bans.ends(bannedKey{op.Rule, op.Key}) {
+		if op.Ban != nil && n.bans.ends(bannedKey{op.Rule, op.Key, false}) {
 			n.hooks.Ban(events.Ban{Rule: op.Rule, Key: op.Key, Lifted: true})
 		}
 	}
@@ -92,8 +93,11 @@ func (n *notifier) notifyLifted(ops []core.Op) {
 // maxBanLog is how many bans a limiter remembers to have reported.
 const maxBanLog = 4096
 
-// bannedKey is a key under the ban of a rule.
-type bannedKey struct{ rule, key string }
+// bannedKey is a key under the ban of a rule, or one that its Override imposed.
+type bannedKey struct {
+	rule, key string
+	imposed   bool
+}
 
 // banLog knows the bans that were reported. The zero value is ready for use.
 type banLog struct {

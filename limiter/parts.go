@@ -156,15 +156,18 @@ func (s *step) addRuleOfPart(rule *activeRule, p *Part, known partial) (r *activ
 // termsOfPart returns the terms of the rule for the part, or nil if the rule refuses the part
 // without a count.
 func (s *step) termsOfPart(r *activeRule, p *Part, key string) (t *terms, err error) {
-	t = r.terms
-	switch {
-	case p.Rate != nil && p.Rate.Quota == 0:
+	if p.Rate != nil && p.Rate.Quota == 0 {
 		s.applyVerdict(keyfuncs.Denied, core.Take, r, key)
 		return nil, nil
-	case p.Rate != nil:
-		t, err = r.rated(p.Rate)
-	case r.Override != nil:
+	}
+
+	// A Rate is in place of the key's own limit, and not of its ban.
+	t = r.terms
+	if r.Override != nil {
 		t, err = s.overridden(p.Request.Context(), p.Verb, r, key)
+	}
+	if p.Rate != nil && t != nil && err == nil {
+		t, err = r.rated(p.Rate)
 	}
 
 	if t != nil && err == nil && p.Verb == core.Debit && t.limit.MaxDebt() == 0 {

@@ -616,6 +616,7 @@ func admitNone() *Admission {
 //
 // A Debit or a Refund corrects an earlier charge, so it is carried out whether or not the other
 // parts are admitted. It is no decision: the Observer does not hear of it, and Hooks.Units does.
+// But where [Rule.Access] denies a part, or Override bans its key, nothing is carried out.
 //
 // Where a Peek refuses the request, what its other parts were charged is given back in a
 // second step.

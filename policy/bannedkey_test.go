@@ -1,10 +1,12 @@
 package policy_test
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/keyfuncs"
 	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/policy"
@@ -20,7 +22,9 @@ func TestOverridesBanKeys(t *testing.T) {
 		p := byUser(t, "api")
 		p.Limit = limit(t, "10/1h")
 		p.Overrides = map[string]policy.Override{
-			"acme:1": ban(time.Minute), "acme:2": {Limit: limit(t, "3/1h"), BannedUntil: from.Add(time.Minute)}, "acme:3": {Limit: limit(t, "5/1h")},
+			"acme:1": ban(time.Minute),
+			"acme:2": {Limit: limit(t, "3/1h"), BannedUntil: from.Add(time.Minute)},
+			"acme:3": {Limit: limit(t, "5/1h")},
 			"acme:4": ban(time.Second), "acme:*": ban(2 * time.Minute),
 		}
 		compiled, err := policy.Compile(p.Apps[0], policy.Set{p},
@@ -106,6 +110,36 @@ func TestFollowPutsBansBesidePoliciesInForce(t *testing.T) {
 
 		if got := f.Status().Overrides; got.LeftOut != 0 || got.Err != nil || got.Count != 3 {
 			t.Errorf("%+v", got)
+		}
+	})
+}
+
+// What a ban without a limit lets through counts under the limit of the prefix or the plan.
+func TestBanLeavesTheOtherLimitsOfAKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := byUser(t, "api")
+		p.Limit = limit(t, "10/1h debt=10")
+		p.Plans, p.PlanBy = map[string]core.Limit{"pro": limit(t, "500/1h debt=500")}, "user"
+		until := time.Now().Add(time.Minute)
+		p.Overrides = map[string]policy.Override{
+			"acme:*": {Limit: limit(t, "1000/1h debt=1000")},
+			"acme:1": {BannedUntil: until}, "planned": {BannedUntil: until},
+		}
+
+		pro := func(context.Context, string) (string, error) { return "pro", nil }
+		compiled, err := policy.Compile(p.Apps[0], policy.Set{p}, policy.Bindings{User: keyfuncs.UserID(userOf),
+			Plans: map[string]policy.PlanFunc{"user": pro}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := limiter.MustNew(limiter.Config{Rules: compiled.Rules(), Store: memstore.MustNew(memstore.Options{})})
+		defer l.Close()
+
+		for key, limit := range map[string]string{"acme:1": "1000/1h debt=1000", "planned": "500/1h debt=500"} {
+			list, err := l.Debit(t.Context(), key, 400)
+			if err != nil || len(list) != 1 || list[0].Decision.Taken != 400 || list[0].Limit.String() != limit {
+				t.Errorf("%s: %+v, %v", key, list, err)
+			}
 		}
 	})
 }

@@ -190,21 +190,33 @@ func withOverrides(p *Policy, beside *table, planned limitFunc) limitFunc {
 	own, fits := newTable(p.Overrides), fitsBeside(p)
 	return func(ctx context.Context, key string) (core.Limit, bool, error) {
 		var at instant
-		found, matched := own.find(key, &at)
-		if other, n := beside.find(key, &at); n > 0 && n >= matched && (other.bans(&at) || fits(other.limit)) {
+		found, matched := own.find(key, &at, false)
+		if other, n := beside.find(key, &at, false); n > 0 && n >= matched && (other.bans(&at) || fits(other.limit)) {
 			found, matched = other, n
 		}
 
-		switch {
-		case matched > 0 && found.bans(&at):
-			has := found.limits(&at) && fits(found.limit)
-			return found.limit.Value(), has, limiter.BannedUntil(time.UnixMicro(found.banned))
-		case matched > 0:
-			return found.limit.Value(), true, nil
-		case planned == nil:
-			return core.Limit{}, false, nil
+		// What a ban lets through counts under the limit that the key has without it.
+		var banned error
+		if matched > 0 && found.bans(&at) {
+			banned = limiter.BannedUntil(time.UnixMicro(found.banned))
+			found, matched = own.find(key, &at, true)
+			if other, n := beside.find(key, &at, true); n > 0 && n >= matched && fits(other.limit) {
+				found, matched = other, n
+			}
 		}
-		return planned(ctx, key)
+
+		switch {
+		case matched > 0:
+			return found.limit.Value(), true, banned
+		case planned == nil:
+			return core.Limit{}, false, banned
+		}
+
+		limit, ok, err := planned(ctx, key)
+		if banned != nil {
+			return limit, ok && err == nil, banned
+		}
+		return limit, ok, err
 	}
 }
 

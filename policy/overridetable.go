@@ -98,20 +98,22 @@ func (o *ownLimit) limits(at *instant) bool {
 	return (o.until == 0 || at.before(o.until)) && o.limit != noLimit
 }
 
-// inForce reports whether anything of the override is.
-func (o *ownLimit) inForce(at *instant) bool { return o.bans(at) || o.limits(at) }
+// inForce reports whether anything of the override is, or, where limits alone count, its limit.
+func (o *ownLimit) inForce(at *instant, limits bool) bool {
+	return !limits && o.bans(at) || o.limits(at)
+}
 
-// find returns the override of a key that is in force: its own, or that of the longest prefix.
-// matched compares what was found in several tables: it is 0 for nothing, the length of the prefix,
-// or more than any for the key itself.
-func (t *table) find(key string, at *instant) (own ownLimit, matched int) {
+// find returns the override of a key that is in force: its own, or that of the longest prefix. With
+// limits, one that only bans does not count. matched compares what was found in several tables: it
+// is 0 for nothing, the length of the prefix, or more than any for the key itself.
+func (t *table) find(key string, at *instant, limits bool) (own ownLimit, matched int) {
 	if t == nil {
 		return own, 0
 	}
 
 	// The key itself comes before each prefix.
 	if shard := t.shard(key).Load(); shard != nil {
-		if o, ok := (*shard)[key]; ok && o.inForce(at) {
+		if o, ok := (*shard)[key]; ok && o.inForce(at, limits) {
 			return o, maxOverriddenKey + 1
 		}
 	}
@@ -128,7 +130,7 @@ func (t *table) find(key string, at *instant) (own ownLimit, matched int) {
 		return own, 0
 	}
 	for common := commonLength(list.at(i), key); i >= 0; i = int(list.parents[i]) {
-		if n := len(list.at(i)); n <= common && list.own[i].inForce(at) {
+		if n := len(list.at(i)); n <= common && list.own[i].inForce(at, limits) {
 			return list.own[i], n
 		}
 	}

@@ -91,7 +91,7 @@ func TestTableFindsTheLongestPrefix(t *testing.T) {
 			for range 10 {
 				key := word()
 				at := instant(0)
-				got, matched := table.find(key, &at)
+				got, matched := table.find(key, &at, false)
 				want, n := naive(entries, key, now)
 				if matched != n || n > 0 && got.override().String() != want.String() {
 					t.Fatalf("seed %d, %q: %v of %d, want %v of %d in %v", seed, key, got, matched, want, n,
@@ -139,7 +139,7 @@ func TestTableIsReadWhileItChanges(t *testing.T) {
 
 				for _, key := range []string{"acme:1", "acme:2", "other"} {
 					at := instant(0)
-					o, n := table.find(key, &at)
+					o, n := table.find(key, &at, false)
 					if n == 0 || o != one.own() && o != two.own() {
 						t.Errorf("%s: %v", key, o)
 						return
@@ -168,7 +168,7 @@ func TestTableTakesNoMemoryForALookup(t *testing.T) {
 	table.apply(map[string]*Override{"acme:1": &one, "acme:*": &one, "ended": &ended})
 	for _, key := range []string{"acme:1", "acme:2", "ended", "another"} {
 		at := instant(0)
-		if n := testing.AllocsPerRun(100, func() { table.find(key, &at) }); n != 0 {
+		if n := testing.AllocsPerRun(100, func() { table.find(key, &at, false) }); n != 0 {
 			t.Errorf("%s: %v allocations", key, n)
 		}
 	}
@@ -234,7 +234,7 @@ func BenchmarkTable(b *testing.B) {
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {
 				at := instant(0)
-				table.find(keys[name][i&(1<<12-1)], &at)
+				table.find(keys[name][i&(1<<12-1)], &at, false)
 			}
 		})
 	}
@@ -250,7 +250,7 @@ func BenchmarkTable(b *testing.B) {
 		table.apply(changes)
 		for i := 0; b.Loop(); i++ {
 			at := instant(0)
-			table.find(keys["none"][i&(1<<12-1)][:15], &at) // between two prefixes
+			table.find(keys["none"][i&(1<<12-1)][:15], &at, false) // between two prefixes
 		}
 	})
 	b.Run("change", func(b *testing.B) {
