@@ -71,7 +71,7 @@ func (a *App) open(ctx context.Context, c config.Config, logger *slog.Logger) (e
 	a.closers = append(a.closers, a.db.Close)
 
 	o := service.Options{
-		DB: a.db, Changed: a.wake, Logger: logger,
+		DB: a.db, Changed: a.wake, Logger: logger, PublicURL: c.PublicURL,
 		Sender: webhook.New(webhook.Options{Networks: c.Webhooks}),
 	}
 	if serving {

@@ -45,6 +45,7 @@ type Config struct {
 	RedisPrefix string                  // as redissource.Options.Prefix
 	Proxies     *trustedproxy.Proxies   // the proxies that are trusted; nil for none
 	Provider    *oidc.Provider          // at which people may log in; nil for none
+	PublicURL   string                  // of the console as browsers see it; "" if it is not known
 	Webhooks    *webhook.Networks       // the internal networks to which alerts may be sent; nil for none
 	Secure      bool                    // browsers send the cookies over TLS only
 	Recover     string                  // the user to make an administrator with a new password; "" to serve
@@ -91,7 +92,7 @@ func Parse(args []string, env func(string) string, usage io.Writer) (Config, err
 		bad[0] = fmt.Errorf("the argument %q is not a flag", flags.Arg(0))
 	}
 
-	c := Config{Listen: g.listen, RedisPrefix: g.prefix, Recover: g.recover}
+	c := Config{Listen: g.listen, RedisPrefix: g.prefix, Recover: g.recover, PublicURL: g.oidc.PublicURL}
 	c.DB, bad[1] = Database(g.db, g.data)
 	c.Keys, bad[2] = g.secretKeys(env)
 	c.Redis, bad[3] = g.redisOptions()

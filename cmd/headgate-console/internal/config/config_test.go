@@ -190,6 +190,12 @@ func TestParseReadsTheProvider(t *testing.T) {
 		t.Errorf("without an issuer: %v %v", c.Provider, err)
 	}
 
+	// Alerts link to the console without a provider too.
+	c, err := Parse(args[4:], secret, io.Discard)
+	if err != nil || c.Provider != nil || c.PublicURL != "https://console.example" {
+		t.Errorf("a public URL alone: %v %q %v", c.Provider, c.PublicURL, err)
+	}
+
 	for _, row := range []struct {
 		env  func(string) string
 		args []string
@@ -198,6 +204,7 @@ func TestParseReadsTheProvider(t *testing.T) {
 		// Each lacks one of what belongs together, or has a URL that would lead elsewhere.
 		{none, args, "no Secret"},
 		{secret, args[2:], "without -oidc-issuer"},
+		{secret, []string{"-public-url", "https://console.example/x"}, "-public-url: it has a path"},
 		{secret, args[:4], "PublicURL: it is not of the form"},
 		{secret, append([]string{"-oidc-issuer", "http://idp.example"}, args[2:]...),
 			"Issuer: it does not begin with https://"},

@@ -15,7 +15,7 @@ func (g *given) oidcFlags(f *flag.FlagSet) {
 	f.StringVar(&g.oidc.Secret, "oidc-secret", "", "`secret` of the console at the provider; better in "+EnvOIDC)
 	f.StringVar(&g.oidc.PublicURL, "public-url", "",
 		"`URL` of the console as browsers see it, such as https://console.example.com; "+
-			"the provider sends them to "+oidc.CallbackPath)
+			"the messages of alerts link to it, and the provider sends browsers to "+oidc.CallbackPath)
 
 	// Who may log in, and under which name.
 	f.StringVar(&g.oidc.UserClaim, "oidc-user-claim", "preferred_username",
@@ -29,8 +29,13 @@ func (g *given) oidcFlags(f *flag.FlagSet) {
 func (g *given) provider() (*oidc.Provider, error) {
 	o := g.oidc
 	if o.Issuer == "" {
-		if o.ClientID != "" || o.PublicURL != "" || len(o.Groups) > 0 {
-			return nil, errors.New("-oidc-client, -public-url and -oidc-group: without -oidc-issuer they are ignored")
+		if o.ClientID != "" || len(o.Groups) > 0 {
+			return nil, errors.New("-oidc-client and -oidc-group: without -oidc-issuer they are ignored")
+		}
+		if o.PublicURL != "" {
+			if err := oidc.CheckPublicURL(o.PublicURL); err != nil {
+				return nil, fmt.Errorf("-public-url: %w", err)
+			}
 		}
 		return nil, nil
 	}

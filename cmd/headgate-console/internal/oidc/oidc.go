@@ -75,14 +75,11 @@ type discovery struct {
 // New returns a provider. It asks the provider for nothing: that need not run yet.
 func New(o Options) (*Provider, error) {
 	var errs []error
-	for _, u := range []struct{ name, text string }{{"Issuer", o.Issuer}, {"PublicURL", o.PublicURL}} {
-		if err := checkURL(u.text); err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", u.name, err))
-		}
+	if err := checkURL(o.Issuer); err != nil {
+		errs = append(errs, fmt.Errorf("Issuer: %w", err))
 	}
-
-	if p, err := url.Parse(o.PublicURL); err == nil && p.Path != "" {
-		errs = append(errs, errors.New("PublicURL: it has a path"))
+	if err := CheckPublicURL(o.PublicURL); err != nil {
+		errs = append(errs, fmt.Errorf("PublicURL: %w", err))
 	}
 
 	if o.ClientID == "" {
@@ -104,6 +101,17 @@ func New(o Options) (*Provider, error) {
 
 	client := &http.Client{Timeout: answerTime, Transport: bounded{http.DefaultTransport}}
 	return &Provider{o: o, client: client}, nil
+}
+
+// CheckPublicURL returns an error unless a URL may be Options.PublicURL.
+func CheckPublicURL(text string) error {
+	if err := checkURL(text); err != nil {
+		return err
+	}
+	if u, err := url.Parse(text); err != nil || u.Path != "" {
+		return errors.New("it has a path")
+	}
+	return nil
 }
 
 // checkURL returns an error unless a URL keeps what is sent from being read on the way.

@@ -228,7 +228,7 @@ func (s *Service) writeCheck(t *store.Tx, v *seen, turn int64) error {
 		key := alertKey{hook.ID, c.Kind, app}
 		row, there := known[key]
 		delete(known, key)
-		return findingWriter{t, hook, now}.write(c, app, v.judge(c, app), row, there)
+		return findingWriter{t, hook, now, s.publicURL}.write(c, app, v.judge(c, app), row, there)
 	})
 	if err != nil {
 		return err
@@ -240,7 +240,7 @@ func (s *Service) writeCheck(t *store.Tx, v *seen, turn int64) error {
 			if key.webhook != hook.ID {
 				continue
 			}
-			if err := (findingWriter{t, hook, now}).end(row, "It is not watched any more."); err != nil {
+			if err := (findingWriter{t, hook, now, s.publicURL}).end(row, "It is not watched any more."); err != nil {
 				return err
 			}
 		}
@@ -253,6 +253,7 @@ type findingWriter struct {
 	*store.Tx
 	hook Webhook
 	now  int64
+	base string // Options.PublicURL
 }
 
 // write writes what was found of a condition.

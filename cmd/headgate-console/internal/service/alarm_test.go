@@ -220,6 +220,43 @@ func instance(id, decides string) policy.Instance {
 }
 
 // A condition of instances has to hold at each check for its minutes.
+// An alert leads to who is refused, by the policy that it names, or to Traffic. Messages lead there
+// too, if the console knows its own address.
+func TestAlertsLinkToTheirPages(t *testing.T) {
+	for _, row := range []struct {
+		kind     AlertKind
+		app      string
+		subjects []Subject
+		want     string
+	}{
+		{AlertRefused, "a", nil, "/keys?app=a"},
+		{AlertRefused, "a", []Subject{{Name: "p"}}, "/keys?app=a&policy=p"},
+		{AlertRefused, "a", []Subject{{Name: "p"}, {Name: "q"}}, "/keys?app=a"},
+		{AlertPolicies, "a", []Subject{{Name: "i"}}, "/?app=a"},
+		{AlertRedis, "", nil, "/"},
+	} {
+		if got := (&finding{Subjects: row.subjects}).page(row.kind, row.app); got != row.want {
+			t.Errorf("%s of %v: %s, want %s", row.kind, row.subjects, got, row.want)
+		}
+	}
+
+	everyEngine(t, func(t *testing.T, w *world) {
+		w.publicURL = "https://console.example"
+		r := newReceiver(t)
+		w.watch(r.URL, "a")
+		w.refuse("a", 201)
+		w.round()
+
+		const link = "https://console.example/keys?app=a"
+		if len(r.sent) != 1 || r.sent[0].Data.Link != link || !strings.HasSuffix(r.sent[0].Text, " 20 %. "+link) {
+			t.Errorf("the messages are %+v", r.sent)
+		}
+		if list := must(w.Webhooks(t.Context(), w.admin)); list[0].Standing[0].Page != "/keys?app=a" {
+			t.Errorf("the webhook is %+v", list[0])
+		}
+	})
+}
+
 func TestAlertHasToHold(t *testing.T) {
 	w := newWorld(t, sqliteURL(t))
 	r := newReceiver(t)

@@ -66,6 +66,7 @@ type messageData struct {
 	Subjects []Subject   `json:"subjects,omitempty"`
 	More     int         `json:"more,omitempty"`
 	Limits   *Condition  `json:"limits,omitempty"`
+	Link     string      `json:"link,omitempty"` // to the page of what it is about
 }
 
 type messageHook struct {
@@ -107,6 +108,10 @@ func (f findingWriter) addMessage(event string, c Condition, row store.Alert, fo
 		}
 	}
 
+	if f.base != "" {
+		m.Data.Link = f.base + found.page(m.Data.Kind, row.App)
+		m.Text += " " + m.Data.Link
+	}
 	d := m.to(f.hook, f.now)
 
 	// A receiver that is away for long does not fill the database. The message fails, so that its

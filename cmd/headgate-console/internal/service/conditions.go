@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 	"unicode"
@@ -129,6 +130,21 @@ type Subject struct {
 	Name  string `json:"name"`
 	Count int64  `json:"count,omitempty"` // of the requests that were refused
 	Of    int64  `json:"of,omitempty"`    // of all of its requests
+}
+
+// page returns the address of the page that shows what was found: who is refused, or Traffic.
+func (f *finding) page(kind AlertKind, app string) string {
+	path, query := "/", url.Values{}
+	if app != "" {
+		query.Set("app", app)
+	}
+	if kind == AlertRefused {
+		path = "/keys"
+		if len(f.Subjects) == 1 {
+			query.Set("policy", f.Subjects[0].Name)
+		}
+	}
+	return path + strings.TrimSuffix("?"+query.Encode(), "?")
 }
 
 // finding is what a condition finds.

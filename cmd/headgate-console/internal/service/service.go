@@ -33,6 +33,10 @@ type Options struct {
 	// on; see [stats.ReadMinuteKeys]. Nil means that there is no Redis.
 	MinuteKeys MinuteKeys
 
+	// PublicURL is where browsers find the console, such as https://console.example.com, for links
+	// in the messages of alerts. Without it they have none.
+	PublicURL string
+
 	// Sender sends the messages of alerts; nil means one that sends nothing to internal addresses.
 	Sender *webhook.Sender
 
@@ -56,6 +60,7 @@ type Service struct {
 	fleet     Fleet
 	top       func(ctx context.Context, app string) (stats.Top, error)
 	keys      MinuteKeys
+	publicURL string
 	sender    *webhook.Sender
 	passwords *auth.Passwords
 	attempts  *auth.Attempts
@@ -87,8 +92,9 @@ func New(o Options) (*Service, error) {
 
 	s := &Service{
 		db: o.DB, changed: o.Changed, clock: o.Clock, logger: cmp.Or(o.Logger, slog.Default()),
-		fleet: o.Fleet, top: o.Top, keys: o.MinuteKeys, sender: o.Sender, recent: newRecentCounts(),
-		sets: newMemo[struct{}, policySet](1), totals: newMemo[rangeKey, totals](maxTotals),
+		fleet: o.Fleet, top: o.Top, keys: o.MinuteKeys, publicURL: o.PublicURL, sender: o.Sender,
+		recent: newRecentCounts(),
+		sets:   newMemo[struct{}, policySet](1), totals: newMemo[rangeKey, totals](maxTotals),
 		collected: newMemo[rangeKey, map[seriesMinute]store.Traffic](maxCollected),
 		imports:   make(places, maxImports), parser: make(places, 1), backups: make(places, 1),
 	}

@@ -75,6 +75,7 @@ type Alert struct {
 	App   string // "" for what concerns all applications
 	Since time.Time
 	Text  string // in words
+	Page  string // the address of the page that shows what it is about
 }
 
 // Delivery is a message to a webhook.
@@ -305,6 +306,7 @@ func (a *action) addState(w *Webhook, alerts []store.Alert, limit int) error {
 		}
 		w.Standing = append(w.Standing, Alert{
 			Kind: AlertKind(row.Kind), App: row.App, Since: instant(row.Since), Text: found.Text,
+			Page: found.page(AlertKind(row.Kind), row.App),
 		})
 	}
 
