@@ -350,17 +350,18 @@ func (l *load) agree(when string) {
 	l.t.Logf("%s: %d requests, %d passed, %d refused, and the console agrees", when, l.sent, l.ok, l.refused)
 }
 
-// These find the numbers below headings, those of all bars, and the rows of policies.
+// These find the numbers of the series, those of all bars, and the rows of policies.
 var (
-	tile   = regexp.MustCompile(`<dt>(?:<svg.*?</svg> )?([A-Za-z ]+)</dt><dd>([0-9,]+)</dd>`)
+	series = regexp.MustCompile(`</svg> ([A-Z][a-z ]+) <b>([0-9,]+)</b>`)
 	ofBars = regexp.MustCompile(`<tr id="row-[0-9]+">.*?<td>([0-9,]+)</td></tr>`)
-	ofRow  = regexp.MustCompile(`<tr><th scope="row"><a class="strong" href="[^"]*">([a-z]+)</a>.*?<td data-head="Requests">([0-9,]+)</td>.*?<td data-head="Refused"[^>]*>([0-9,]+)</td>`)
+	ofRow  = regexp.MustCompile(`(?s)<tr>\s*<th scope="row"><a href="[^"]*">([a-z]+)</a>.*?` +
+		`<td data-head="Requests">([0-9,]+)</td>.*?<td data-head="Refused"[^>]*>([0-9,]+)</td>`)
 )
 
 // ofAll is the page of all applications, of which one has no requests.
 const ofAll = "/?app="
 
-// page fails unless a page has the figures of the load in its tiles, in the table of its chart and
+// page fails unless a page has the figures of the load in its series, in the table of its chart and
 // in the lines of the policies, and that of all applications in their lines.
 func (l *load) page(when, path string) {
 	l.t.Helper()
@@ -368,12 +369,9 @@ func (l *load) page(when, path string) {
 	page := l.get(path)
 
 	// The figures of the page are read as a user reads them, from its text.
-	tiles := map[string]int64{}
-	for _, m := range tile.FindAllStringSubmatch(page, -1) {
-		tiles[m[1]] = l.number(m[2])
-	}
-	if tiles["Requests"] != l.sent || tiles["Refused"] != l.refused || tiles["Passed"]+tiles["Shadow"] != l.ok {
-		l.t.Errorf("%s: %s has %v; %d were sent, %d refused, and %d passed", when, path, tiles, l.sent, l.refused, l.ok)
+	seen, all := l.series(page)
+	if all != l.sent || seen["Refused"] != l.refused || seen["Passed"]+seen["Shadow"] != l.ok {
+		l.t.Errorf("%s: %s has %v; %d were sent, %d refused, and %d passed", when, path, seen, l.sent, l.refused, l.ok)
 	}
 
 	var bars int64
@@ -384,8 +382,9 @@ func (l *load) page(when, path string) {
 		l.t.Errorf("%s: the bars of %s have %d requests, and %d were sent", when, path, bars, l.sent)
 	}
 
+	_, sums, _ := strings.Cut(page, `id="sums"`)
 	lines := map[string][2]int64{}
-	for _, m := range ofRow.FindAllStringSubmatch(page, -1) {
+	for _, m := range ofRow.FindAllStringSubmatch(sums, -1) {
 		lines[m[1]] = [2]int64{l.number(m[2]), l.number(m[3])}
 	}
 
@@ -404,11 +403,23 @@ func (l *load) page(when, path string) {
 	}
 }
 
-// These find the figures of a policy on its own page, and in the list, and the address of the file.
+// series returns what a page says of each series, and of all together.
+func (l *load) series(page string) (seen map[string]int64, all int64) {
+	l.t.Helper()
+	seen = map[string]int64{}
+	for _, m := range series.FindAllStringSubmatch(page, -1) {
+		seen[m[1]] = l.number(m[2])
+	}
+	for _, n := range seen {
+		all += n
+	}
+	return seen, all
+}
+
+// These find the figures of a policy in the list, and the address of the file.
 var (
-	ofFile   = regexp.MustCompile(`<a href="(/api/traffic/csv[^"]*)"`)
-	ofPolicy = regexp.MustCompile(`</svg> ([A-Z][a-z ]+) <b>([0-9,]+)</b>`)
-	ofList   = regexp.MustCompile(`(?s)<tr id="policy-([a-z]+)">.*?<td class="n" data-head="Refused">([0-9,]+)</td>`)
+	ofFile = regexp.MustCompile(`<a href="(/api/traffic/csv[^"]*)"`)
+	ofList = regexp.MustCompile(`(?s)<tr id="policy-([a-z]+)">.*?<td class="n" data-head="Refused">([0-9,]+)</td>`)
 )
 
 // others fails unless the pages of the policies, their list and the file have the figures of the
@@ -418,17 +429,7 @@ func (l *load) others(when string) {
 
 	refused := map[string]int64{"tight": l.refused, "wide": 0, "second": 0, "shadow": 0}
 	for name, want := range refused {
-		text := l.get("/policies/" + name + "?range=24h")
-
-		seen := map[string]int64{}
-		for _, m := range ofPolicy.FindAllStringSubmatch(text, -1) {
-			seen[m[1]] = l.number(m[2])
-		}
-
-		var all int64
-		for _, n := range seen {
-			all += n
-		}
+		seen, all := l.series(l.get("/policies/" + name + "?range=24h"))
 		if all != l.sent || seen["Refused"] != want {
 			l.t.Errorf("%s: the page of %s has %v; %d were sent, and it refused %d", when, name, seen, l.sent, want)
 		}

@@ -1,7 +1,11 @@
 package service
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
+	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -78,6 +82,20 @@ func TestOverview(t *testing.T) {
 
 // An overview of several applications with too many policies has the requests alone, and names
 // the newest changes.
+// While Redis is away the log has one line for a look at all applications.
+func TestOverviewWithoutRedisLogsOnce(t *testing.T) {
+	everyEngine(t, func(t *testing.T, w *world) {
+		var log bytes.Buffer
+		w.logger = slog.New(slog.NewTextHandler(&log, nil))
+		w.fleet.set(func(f *fakeFleet) { f.err = errors.New("away") })
+
+		_, err := w.Overview(t.Context(), w.admin, TrafficQuery{})
+		if lines := strings.Count(log.String(), "\n"); err != nil || lines != 1 {
+			t.Errorf("%v, the log has\n%s", err, &log)
+		}
+	})
+}
+
 func TestOverviewIsBounded(t *testing.T) {
 	w := newWorld(t, sqliteURL(t))
 	ctx := t.Context()

@@ -221,9 +221,10 @@ func (a *action) trafficApps(app string) ([]string, error) {
 const liveAtOnce = 4
 
 // lastMinutes reads the last minutes of applications from Redis, and leaves out those that cannot
-// be read.
+// be read. The log names one of these, as most often Redis is away for all.
 func (s *Service) lastMinutes(ctx context.Context, apps []string) map[string][]stats.Minute {
-	var mu sync.Mutex // guards found
+	var mu sync.Mutex // guards found and failed
+	var failed func()
 	var reading sync.WaitGroup
 	found, free := map[string][]stats.Minute{}, make(chan struct{}, liveAtOnce)
 
@@ -232,17 +233,23 @@ func (s *Service) lastMinutes(ctx context.Context, apps []string) map[string][]s
 		reading.Go(func() {
 			defer func() { <-free }()
 			minutes, err := s.fleet.Minutes(ctx, app)
-			if err != nil {
-				s.logger.WarnContext(ctx, "the last counts cannot be read", "app", app, "error", err)
-				return
-			}
 			mu.Lock()
 			defer mu.Unlock()
-			found[app] = minutes
+			if err == nil {
+				found[app] = minutes
+				return
+			}
+			failed = func() {
+				s.logger.WarnContext(ctx, "the last counts cannot be read", "app", app,
+					"others", len(apps)-len(found)-1, "error", err)
+			}
 		})
 	}
 
 	reading.Wait()
+	if failed != nil {
+		failed()
+	}
 	return found
 }
 
