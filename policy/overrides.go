@@ -190,23 +190,17 @@ func withOverrides(p *Policy, beside *table, planned limitFunc) limitFunc {
 	own, fits := newTable(p.Overrides), fitsBeside(p)
 	return func(ctx context.Context, key string) (core.Limit, bool, error) {
 		var at instant
-		found, matched := own.find(key, &at, false)
-		if other, n := beside.find(key, &at, false); n > 0 && n >= matched && (other.bans(&at) || fits(other.limit)) {
-			found, matched = other, n
-		}
+		found, ok := firstOf(own, beside, key, &at, fits, false)
 
 		// What a ban lets through counts under the limit that the key has without it.
 		var banned error
-		if matched > 0 && found.bans(&at) {
+		if ok && found.bans(&at) {
 			banned = limiter.BannedUntil(time.UnixMicro(found.banned))
-			found, matched = own.find(key, &at, true)
-			if other, n := beside.find(key, &at, true); n > 0 && n >= matched && fits(other.limit) {
-				found, matched = other, n
-			}
+			found, ok = firstOf(own, beside, key, &at, fits, true)
 		}
 
 		switch {
-		case matched > 0:
+		case ok:
 			return found.limit.Value(), true, banned
 		case planned == nil:
 			return core.Limit{}, false, banned
@@ -218,6 +212,19 @@ func withOverrides(p *Policy, beside *table, planned limitFunc) limitFunc {
 		}
 		return limit, ok, err
 	}
+}
+
+// firstOf returns the override of a key that comes first, as find says: of two that match alike it
+// is the one beside the policy.
+func firstOf(own, beside *table, key string, at *instant, fits func(unique.Handle[core.Limit]) bool, limits bool) (
+	found ownLimit, ok bool) {
+
+	found, matched := own.find(key, at, limits)
+	other, n := beside.find(key, at, limits)
+	if n > 0 && n >= matched && (!limits && other.bans(at) || fits(other.limit)) {
+		return other, true
+	}
+	return found, matched > 0
 }
 
 // fitsBeside returns the function that reports whether a valid limit may stand beside that of the

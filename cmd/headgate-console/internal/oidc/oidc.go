@@ -75,11 +75,13 @@ type discovery struct {
 // New returns a provider. It asks the provider for nothing: that need not run yet.
 func New(o Options) (*Provider, error) {
 	var errs []error
-	if err := checkURL(o.Issuer); err != nil {
-		errs = append(errs, fmt.Errorf("Issuer: %w", err))
-	}
-	if err := CheckPublicURL(o.PublicURL); err != nil {
-		errs = append(errs, fmt.Errorf("PublicURL: %w", err))
+	for _, u := range []struct {
+		name string
+		err  error
+	}{{"Issuer", checkURL(o.Issuer)}, {"PublicURL", CheckPublicURL(o.PublicURL)}} {
+		if u.err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", u.name, u.err))
+		}
 	}
 
 	if o.ClientID == "" {
