@@ -400,13 +400,12 @@ func (r *Recorder) collect(local time.Time) {
 // of the recorder.
 //
 // KEYS: writer, writers, changed, top, and the minutes of the batch, each before its tens. ARGV:
-// the recorder's id;
-// the number of the batch, or 0 for none; the milliseconds for which the counts and the number
-// are kept; the milliseconds for which a recorder counts as writing and its top keys are kept;
-// the top keys, or "" to leave them as they are; the milliseconds for which tens are kept; for each
-// minute its number, and for it and for its tens how many fields follow, and each field with what
-// it adds. Reply: the number of the last batch that
-// was added before, the time in seconds and microseconds, and how many recorders write.
+// the recorder's id; the number of the batch, or 0 for none; the milliseconds for which the counts
+// and the number are kept; the milliseconds for which a recorder counts as writing and its top keys
+// are kept; the top keys, or "" to leave them as they are; the milliseconds for which tens are
+// kept; for each minute its number, and for it and for its tens how many fields follow, and each
+// field with what it adds. Reply: the number of the last batch that was added before, the time in
+// seconds and microseconds, and how many recorders write.
 var add = redis.NewScript(`
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)

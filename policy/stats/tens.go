@@ -26,7 +26,8 @@ const (
 	Ten = 10 * time.Second
 
 	// TensLate is how long after a span has ended the instances have written its requests, as long
-	// as Redis answers and no [Options].Every is longer than Ten.
+	// as Redis answers and no [Options].Every is longer than Ten. An instance that has not written
+	// yet may take its first Every.
 	TensLate = 3 * time.Second
 
 	// tensKept is for how long the spans of a minute are kept after their last change: longer than
