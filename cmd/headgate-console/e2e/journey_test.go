@@ -380,7 +380,7 @@ func (j *journey) watchPolicy() {
 		j.counted(text, "decisions visitors", 5, 5)
 	}
 
-	mark := eval[string](b, `document.querySelector(".lane a").getAttribute("aria-label")`)
+	mark := eval[string](b, `document.querySelector(".lane a title").textContent`)
 	if !strings.HasSuffix(mark, " UTC: create of visitors to version 1 by admin") {
 		j.t.Errorf("the mark says %q", mark)
 	}
