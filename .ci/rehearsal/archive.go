@@ -31,7 +31,8 @@ func (s *sandbox) archive(ctx context.Context, script string) error {
 
 	// What a user does with it.
 	name := fmt.Sprintf("headgate_%s_%s_%s", strings.TrimPrefix(s.version, "v"), runtime.GOOS, runtime.GOARCH)
-	if err := s.steps(ctx, out, "sha256sum --check --strict SHA256SUMS", "tar -xzf "+name+".tar.gz -C "+dir); err != nil {
+	err = s.steps(ctx, out, "sha256sum --check --strict SHA256SUMS", "tar -xzf "+name+".tar.gz -C "+dir)
+	if err != nil {
 		return err
 	}
 	dir = filepath.Join(dir, name)

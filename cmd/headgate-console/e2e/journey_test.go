@@ -245,7 +245,8 @@ func (j *journey) watch() {
 	// The bars of each range are of another length, and all of them have
 	// the same ten requests.
 	for _, r := range []struct{ words, step string }{
-		{"15 minutes", "10 seconds"}, {"6 hours", "5 minutes"}, {"24 hours", "30 minutes"}, {"7 days", "3 hours"}, {"30 days", "12 hours"}, {"1 hour", "a minute"},
+		{"15 minutes", "10 seconds"}, {"6 hours", "5 minutes"}, {"24 hours", "30 minutes"}, {"7 days", "3 hours"},
+		{"30 days", "12 hours"}, {"1 hour", "a minute"},
 	} {
 		b.press(r.words)
 		if here := eval[string](b, `document.querySelector(".ranges [aria-current]").textContent`); here != r.words {
@@ -263,8 +264,10 @@ func (j *journey) tellApart() {
 	b := j.tab
 
 	const fills = `[...document.querySelectorAll(".patterns pattern")].map((p) =>
-		p.getAttribute("patternTransform") + [...p.children].filter((shape) => getComputedStyle(shape).display !== "none")
+		p.getAttribute("patternTransform") + [...p.children]
+			.filter((shape) => getComputedStyle(shape).display !== "none")
 			.map((shape) => shape.outerHTML).join(""))`
+
 	// Without a choice the areas are solid.
 	plain := eval[[]string](b, fills)
 	b.press("With patterns")
@@ -330,7 +333,8 @@ func (j *journey) exact() {
 	// Requests may fall into two minutes, so only the sum is certain.
 	sum := map[string]int{}
 	for _, minute := range eval[[]string](b,
-		`[...document.querySelectorAll(".bars i")].filter((bar) => /\d/.test(bar.dataset.n)).map((bar) => bar.id.replace("bar-", ""))`) {
+		`[...document.querySelectorAll(".bars i")].filter((bar) => /\d/.test(bar.dataset.n)).
+			map((bar) => bar.id.replace("bar-", ""))`) {
 		for kind, n := range j.numbers(minute) {
 			sum[kind] += n
 		}
@@ -534,8 +538,8 @@ func (j *journey) compare() {
 	b := j.tab
 	b.press("All versions")
 	steps := eval[string](b, `[...document.querySelectorAll(".history > li")].map((step) => [...step.querySelectorAll("h2, .by > strong, .comment, td, tbody th")].map((e) => e.textContent.trim()).join(" ")).join("\n")`)
-	want := "Version 3 newest admin the night is over Mode in shadow in force\nVersion 2 admin Mode in force in shadow\nVersion 1 admin "
-
+	want := "Version 3 newest admin the night is over Mode in shadow in force\n" +
+		"Version 2 admin Mode in force in shadow\nVersion 1 admin "
 	if !strings.HasPrefix(steps, want) {
 		j.t.Errorf("the history is\n%s\nwant\n%s…", steps, want)
 	}
@@ -544,7 +548,8 @@ func (j *journey) compare() {
 	b.fill("with version", "2")
 	b.press("Compare")
 	b.reads("Compare versions of visitors")
-	if got := eval[string](b, `document.querySelector(".diff").innerText.replace(/\s+/g, " ").trim()`); got != "Field Before After Mode in force in shadow" {
+	got := eval[string](b, `document.querySelector(".diff").innerText.replace(/\s+/g, " ").trim()`)
+	if got != "Field Before After Mode in force in shadow" {
 		j.t.Errorf("versions 1 and 2 differ in %q", got)
 	}
 

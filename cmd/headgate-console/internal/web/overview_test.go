@@ -219,7 +219,8 @@ func TestChangeGroups(t *testing.T) {
 		got += g.Policy + " " + number(g.Many) + " " + g.What + " " + g.By + " " + g.At.Format("15:04") + "\n"
 	}
 	if want := "login 1 5/1m → 8/1m ann 11:59\nlogin 1 5/1m → 8/1m ann 11:58\np 2 in shadow → in force ann 11:57\n" +
-		"r 1 in shadow → in force bob 11:55\np 1 Description: none → " + strings.Repeat("é", 39) + "… by a rollback ann 11:54\n" +
+		"r 1 in shadow → in force bob 11:55\n" +
+		"p 1 Description: none → " + strings.Repeat("é", 39) + "… by a rollback ann 11:54\n" +
 		"p 1 Limit, Ban, For and 1 more changed ann 11:53\np 1 changed ann 11:52\nz 1 deleted ann 11:40\n" +
 		"c 3 created by import ann 11:39\nd 1 created by import ann 11:20\n"; got != want {
 		t.Errorf("the groups are\n%swant\n%s", got, want)

@@ -121,7 +121,8 @@ func TestPolicyPageOfAViewer(t *testing.T) {
 	page.each(func(n *html.Node) {
 		action, link := attr(n, "action"), attr(n, "href")
 		if strings.HasPrefix(action, "/policies/") && attr(n, "role") != "search" ||
-			strings.HasPrefix(action, "/keys/") || strings.HasSuffix(link, "/edit") || strings.HasSuffix(link, "/delete") || strings.HasPrefix(link, "/new") {
+			strings.HasPrefix(action, "/keys/") || strings.HasSuffix(link, "/edit") ||
+			strings.HasSuffix(link, "/delete") || strings.HasPrefix(link, "/new") {
 			t.Errorf("a viewer is offered %s%s", action, link)
 		}
 	})

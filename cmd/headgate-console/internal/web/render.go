@@ -135,29 +135,37 @@ func (r *request) frame(title string) frame {
 // helpers are the functions that templates may call.
 func helpers() template.FuncMap {
 	return template.FuncMap{
+		// Instants, as text.
 		"time":    func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05") },
 		"machine": func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
 		"clock":   func(t time.Time) string { return t.UTC().Format("2 Jan 15:04") },
 		"second":  func(t time.Time) string { return t.UTC().Format("15:04:05") },
 		"hour":    func(t time.Time) string { return t.UTC().Format("15:04") },
-		"digits":  digits,
-		"reversed": func(list []bar) []bar {
-			list = slices.Clone(list)
-			slices.Reverse(list)
-			return list
-		},
 		"known":   func(t time.Time) bool { return !t.IsZero() },
-		"label":   label,
-		"owner":   func(r service.Role) bool { return r == service.Owner },
-		"join":    strings.Join,
-		"mode":    modeWords,
-		"shown":   shown,
-		"words":   onLimitWords,
-		"at":      at,
-		"odd":     func(n int) bool { return n%2 == 1 },
-		"segment": url.PathEscape,
-		"menu":    func(row keyRow, here string) *keyMenu { return &keyMenu{row, here} },
+
+		// Words for people.
+		"digits": digits,
+		"join":   strings.Join,
+		"label":  label,
+		"mode":   modeWords,
+		"shown":  shown,
+		"words":  onLimitWords,
+
+		// Parts of pages.
+		"at":       at,
+		"menu":     func(row keyRow, here string) *keyMenu { return &keyMenu{row, here} },
+		"odd":      func(n int) bool { return n%2 == 1 },
+		"owner":    func(r service.Role) bool { return r == service.Owner },
+		"reversed": reversed,
+		"segment":  url.PathEscape,
 	}
+}
+
+// reversed returns the bars with the last one first.
+func reversed(list []bar) []bar {
+	list = slices.Clone(list)
+	slices.Reverse(list)
+	return list
 }
 
 // digits returns a number with its digits in groups of three: 1,234,567.

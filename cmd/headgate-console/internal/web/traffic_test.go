@@ -95,7 +95,8 @@ func wantInstances(t *testing.T, path string, got *answer) {
 		t.Errorf("%s: instances that need attention come after the figures", path)
 	}
 	if list := got.list("look"); strings.Join(list, "; ") != "here-1 abc: its clock is 1m30s behind; "+
-		"decided by its memory: Redis is away; here-2: refuses version 7-abc: a policy of another application is not valid for this instance" {
+		"decided by its memory: Redis is away; "+
+		"here-2: refuses version 7-abc: a policy of another application is not valid for this instance" {
 		t.Errorf("%s: what is wrong is %q", path, list)
 	}
 

@@ -47,7 +47,7 @@ func (h *hit) Words() string {
 	// Shadow lets pass what it counts, and so does a policy that is not in force for the key yet.
 	over := onLimitWords(h.OnLimit)
 	if !h.InForce {
-		over = "counted, and passes (shadow)"
+		over = "counted, and passes (in shadow)"
 	}
 
 	switch g := h.Gauge; {
@@ -60,7 +60,7 @@ func (h *hit) Words() string {
 	case g == nil && h.InForce:
 		return "what it has used is not known; over the limit it " + over
 	case g == nil:
-		return "what it has used is not known; it passes (shadow)"
+		return "what it has used is not known; it passes (in shadow)"
 	case g.Passes:
 		return "passes: " + digits(g.Remaining) + " of " + digits(g.Capacity) + " left"
 	case h.Banned:

@@ -43,7 +43,7 @@ func TestTesterShowsMatchingPolicies(t *testing.T) {
 	// The words are those of these policies in turn, and of the one that does not match.
 	for _, want := range []string{
 		"5 policies match", "<code>192.0.2.7|/login</code>", "passes: 5 of 5 left", "<code>ada</code>",
-		"over the limit for 0s more: counted, and passes (shadow)",
+		"over the limit for 0s more: counted, and passes (in shadow)",
 		"unknown callers", "nothing: it is off", "1 other policy", "It would pass.",
 	} {
 		if !strings.Contains(got.text, want) {
@@ -108,7 +108,7 @@ func TestTesterMindsTheShareInForce(t *testing.T) {
 		met[in] = true
 		got := b.submit("/keys?view=one", "/keys/try", url.Values{"user": {user}}).want(http.StatusOK)
 		said := words(got.byID("result"))
-		if !strings.HasPrefix(said, want) || strings.Contains(said, "passes (shadow)") == in {
+		if !strings.HasPrefix(said, want) || strings.Contains(said, "passes (in shadow)") == in {
 			t.Errorf("%s: %q, want %q", user, said, want)
 		}
 	}
