@@ -174,6 +174,19 @@ func flood(all []*conn, span time.Duration, key string, a *answers) {
 	running.Wait()
 }
 
+// inTurn asks n times.
+func (c *conn) inTurn(t *testing.T, n int, key string, a *answers) {
+	t.Helper()
+	c.SetDeadline(time.Now().Add(time.Minute))
+	for range n {
+		status, err := c.ask(request(key))
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.add(status)
+	}
+}
+
 // knock opens a connection and closes it again, n times or until the end, and asks meanwhile
 // or not, as how says for each.
 func knock(addr string, n int, end time.Time, how func(c *conn, i int)) {

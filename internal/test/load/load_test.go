@@ -256,9 +256,13 @@ func TestMisbehaviour(t *testing.T) {
 			s := f.services[0]
 			all := dialAll(t, s.addr, 500)
 
+			// The first requests come one by one: a late answer costs the units of all that ask with it,
+			// which are those of the limit if all ask at once.
+			var a answers
+			all[0].inTurn(t, 4, "one", &a)
+
 			// The honest clients go on meanwhile, and none of them may suffer.
 			end := time.Now().Add(2 * *span)
-			var a answers
 			var running sync.WaitGroup
 			if m.do != nil {
 				running.Go(func() { m.do(t, s.addr, end) })
