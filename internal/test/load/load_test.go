@@ -256,8 +256,8 @@ func TestMisbehaviour(t *testing.T) {
 			s := f.services[0]
 			all := dialAll(t, s.addr, 500)
 
-			// The first requests come one by one: a late answer costs the units of all that ask with it,
-			// which are those of the limit if all ask at once.
+			// The first requests come one by one: a late answer costs the units of all that
+			// ask with it, which are those of the limit if all ask at once.
 			var a answers
 			all[0].inTurn(t, 4, "one", &a)
 
