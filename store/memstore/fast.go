@@ -145,9 +145,7 @@ func quick(op *core.Op) bool {
 
 // sound reports whether core.CheckOps finds no fault in a quick op of class v. Nearly all ops have
 // no ban, no lease and no windows, and are spared the call.
-func sound(v *limitClass, op *core.Op) bool {
-	return op.Ban == nil && !v.compact.Leased() && !v.compact.Windowed() || soundBesides(v, op)
-}
+func sound(v *limitClass, op *core.Op) bool { return v.bare && op.Ban == nil || soundBesides(v, op) }
 
 // soundBesides is sound for an op that may have a ban, a lease or windows.
 func soundBesides(v *limitClass, op *core.Op) bool {

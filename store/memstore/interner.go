@@ -52,6 +52,7 @@ type limitClass struct {
 	limitClassKey
 	id      classID
 	compact core.Compact
+	bare    bool   // its ops have neither leases nor windows
 	salt    uint64 // of the hashes of its keys: one for each rule and algorithm
 
 	// What is above is never written, and read by every step of the class.
@@ -113,6 +114,7 @@ func (i *interner) add(key limitClassKey) *limitClass {
 
 	key.rule = strings.Clone(key.rule)
 	v.limitClassKey, v.id, v.compact = key, classID(len(list)), key.limit.Compact()
+	v.bare = !v.compact.Leased() && !v.compact.Windowed()
 
 	// Readers of the older list never look beyond its own length, and who has the older table looks
 	// again here.
