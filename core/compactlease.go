@@ -14,6 +14,7 @@ package core
 
 import (
 	"encoding/binary"
+	"math"
 	"slices"
 )
 
@@ -204,8 +205,12 @@ func (l *leaseStep) decide(
 
 // skipEnded skips the records of leases that have ended.
 func (l *leaseStep) skipEnded(now int64) {
-	for l.first < l.n && l.expiry(l.first, l.last) <= now {
-		l.held -= l.units(l.first)
+	for l.first < l.n {
+		word := l.word(l.first)
+		if l.expiryOf(word, l.last) > now {
+			return
+		}
+		l.held -= int64(word & leaseUnits)
 		l.first++
 	}
 }
@@ -308,12 +313,16 @@ func (l *leaseStep) report(op *Op, now int64, d *Decision) {
 // records are those of a key: as many as fit into head, and then those in tail.
 type records struct {
 	head, tail []byte
-	size       int // of a record
-	inHead     int // records
+	size       int    // of a record
+	inHead     int    // records
+	wordMask   uint64 // the bits of a word
 }
 
 func (c *Compact) records(head, tail []byte) records {
-	r := records{head: head, tail: tail, size: int(c.units)}
+	r := records{head: head, tail: tail, size: int(c.units), wordMask: math.MaxUint64}
+	if r.size == shortRecord {
+		r.wordMask = 1<<48 - 1
+	}
 	r.inHead = r.fitInto(head)
 	return r
 }
@@ -331,30 +340,25 @@ func (r *records) room() int { return r.inHead + r.fitInto(r.tail) }
 
 // at returns record i.
 func (r *records) at(i int) []byte {
-	if i < r.inHead {
-		return r.head[i*r.size:][:r.size]
+	b := r.head
+	if i >= r.inHead {
+		b, i = r.tail, i-r.inHead
 	}
-	return r.tail[(i-r.inHead)*r.size:][:r.size]
+	return b[i*r.size:][:r.size]
 }
 
 // word returns the word of record i.
-func (r *records) word(i int) uint64 {
-	w := binary.LittleEndian.Uint64(r.at(i))
-	if r.size == shortRecord {
-		w &= 1<<48 - 1
-	}
-	return w
-}
+func (r *records) word(i int) uint64 { return binary.LittleEndian.Uint64(r.at(i)) & r.wordMask }
 
 func (r *records) units(i int) int64 { return int64(r.word(i) & leaseUnits) }
 
 // expiry returns the instant at which lease i ends, where last is that of the last.
-func (r *records) expiry(i int, last int64) int64 {
-	mask := int64(1)<<(64-leaseUnitBits) - 1
-	if r.size == shortRecord {
-		mask = 1<<(48-leaseUnitBits) - 1
-	}
-	return last - (last-int64(r.word(i)>>leaseUnitBits))&mask
+func (r *records) expiry(i int, last int64) int64 { return r.expiryOf(r.word(i), last) }
+
+// expiryOf returns the instant at which the lease of a word ends.
+func (r *records) expiryOf(word uint64, last int64) int64 {
+	mask := int64(r.wordMask >> leaseUnitBits)
+	return last - (last-int64(word>>leaseUnitBits))&mask
 }
 
 func (r *records) id(i int) leaseID {
