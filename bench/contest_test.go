@@ -121,19 +121,19 @@ func TestChartIsXMLAndShowsOnlyFigures(t *testing.T) {
 	}
 }
 
-func TestBoundIsARatioAboveTheFloor(t *testing.T) {
+func TestBoundIsARatioAboveWhatIsCommon(t *testing.T) {
 	for _, c := range []struct {
-		name               string
-		ours, rival, floor []float64
-		want               float64
+		name                string
+		ours, rival, common []float64
+		want                float64
 	}{
 		{"of the least", []float64{6, 20, 20}, []float64{20, 7, 8}, []float64{5, 5, 5}, 0.5},
 		{"of each round", []float64{9, 17, 8}, []float64{9, 21, 6}, []float64{5, 9, 5}, 1},
-		{"of a rival at the floor", []float64{9, 9, 9}, []float64{6, 5, 6}, []float64{5, 6, 7}, math.Inf(1)},
+		{"of a rival that adds nothing", []float64{9, 9, 9}, []float64{6, 5, 6}, []float64{5, 6, 7}, math.Inf(1)},
 	} {
-		// The floor is what the measurement itself takes: it is taken from both.
+		// What the measurement itself takes is taken from both.
 		list := []contender{{"ours", counting(c.ours...)},
-			{"rival", counting(c.rival...)}, {"floor", counting(c.floor...)}}
+			{"rival", counting(c.rival...)}, {"common", counting(c.common...)}}
 		b := bound{open: func(pace) ([]contender, func(), error) { return list, func() {}, nil }}
 		if ratio, err := b.measure(pace{rounds: 3}, math.Inf(1)); err != nil || ratio != c.want {
 			t.Errorf("%s: %v, %v, want %v", c.name, ratio, err, c.want)

@@ -78,7 +78,7 @@ var exams atomic.Int64
 
 // examine examines a limiter in Redis.
 func (r *redisPeer) examine(addr string) error {
-	if r.floor {
+	if r.idle {
 		return nil
 	}
 	return examineRemote(r.open(addr, exam))

@@ -126,17 +126,17 @@ func (b *bound) measure(p pace, enough float64) (cost float64, err error) {
 // for a slower headgate.
 func relation(costs [][]float64) float64 {
 	part := func(of func(i int) float64) float64 {
-		floor := 0.0
+		common := 0.0
 		if len(costs) > 2 {
-			floor = of(2)
+			common = of(2)
 		}
 
 		// A rival that seems to cost nothing says nothing, so the bound counts as broken in this
 		// attempt.
-		if of(1) <= floor {
+		if of(1) <= common {
 			return math.Inf(1)
 		}
-		return (of(0) - floor) / (of(1) - floor)
+		return (of(0) - common) / (of(1) - common)
 	}
 
 	var parts []float64

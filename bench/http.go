@@ -67,10 +67,10 @@ func (h *httpContest) measure(p pace) *Table {
 	}
 
 	// What the limiter adds is the difference to the same handler without one.
-	floor := t.figure(bare, allowed)
+	none := t.figure(bare, allowed)
 	for i := range t.Rows {
 		if r := &t.Rows[i]; r.Name != bare {
-			r.Cells[1] = Figure(float64(r.Cells[0]) - floor)
+			r.Cells[1] = Figure(float64(r.Cells[0]) - none)
 		}
 	}
 

@@ -25,9 +25,9 @@ type ask func(ctx context.Context, key string) error
 // redisPeer is a limiter in Redis. open returns a function that makes one ask
 // for each caller, and one that closes the limiter.
 type redisPeer struct {
-	name  string
-	open  func(addr string, q quota) (worker func() ask, stop func(), err error)
-	floor bool // it limits nothing: it bounds what a limiter can reach
+	name string
+	open func(addr string, q quota) (worker func() ask, stop func(), err error)
+	idle bool // it limits nothing: it bounds what a limiter can reach
 }
 
 // The contenders that the guard compares by name.
@@ -47,8 +47,8 @@ var redisPeers = []redisPeer{
 	{name: rueidisGCRA, open: openRueidis},
 	{name: ululeRedis, open: openUluleRedis},
 	{name: "throttled goredis", open: openThrottledRedis},
-	{name: "bare EVALSHA, go-redis", open: openEvalSHA, floor: true},
-	{name: "PING, go-redis", open: openPing, floor: true},
+	{name: "bare EVALSHA, go-redis", open: openEvalSHA, idle: true},
+	{name: "PING, go-redis", open: openPing, idle: true},
 }
 
 // redisPeersOf returns the peers of those names, in that order.
