@@ -12,11 +12,11 @@ import (
 // what was measured on two processors, so that a slowdown by half breaks the bound and another
 // kind of machine does not. A row near its goal counts as one that misses it.
 var bounds = slices.Concat([]bound{
-	inMemory(hotKey, ours, goLimits, missed(0.7, 0.87)),
-	inMemory(refused, ours, goLimits, missed(0.4, 0.85)),
-	inMemory(uniform, ours, goLimits, missed(0.5, 0.7)),
-	inMemory(hotKey, oursAllow, goLimits, missed(1.0, 2.0)),
-	inMemory(hotKey, oursTwice, goTwice, missed(1.0, 1.85)),
+	inMemory(hotKey, ours, goLimits, floored(0.7, 0.87)),
+	inMemory(refused, ours, goLimits, floored(0.4, 0.85)),
+	inMemory(uniform, ours, goLimits, floored(0.5, 0.7)),
+	inMemory(hotKey, oursAllow, goLimits, floored(1.0, 2.0)),
+	inMemory(hotKey, oursTwice, goTwice, floored(1.0, 1.85)),
 	parallelToSerial(uniform, oursTake, at(1.0)),
 	parallelToSerial(zipf, oursTake, at(1.0)),
 	inRules(at(3)),
@@ -24,21 +24,21 @@ var bounds = slices.Concat([]bound{
 	inHTTP("net/http, headers", ours, httpLimits, missed(0.7, 0.93)),
 	inHTTP("net/http, headers", oursX, httpLimits, missed(0.7, 0.8)),
 	inHTTP("net/http, no headers", ours, httpRate, missed(0.8, 0.85)),
-	inHTTP("Gin, headers", ours, ginRate, missed(0.7, 0.95)),
+	inHTTP("Gin, headers", ours, ginRate, floored(0.7, 0.95)),
 	inHTTP("Gin, headers", oursX, ginRate, missed(0.7, 0.8)),
 	inHTTP("Gin, no headers", ours, ginRate, missed(1.0, 1.17)),
-	inHTTP("Echo, no headers", ours, echoOwn, missed(1.0, 2.25)),
-	inHTTP("Fiber, headers", ours, fiberOwn, missed(1.0, 2.3)),
-	inHTTP("Fiber, headers", oursX, fiberOwn, missed(1.0, 1.95)),
+	inHTTP("Echo, no headers", ours, echoOwn, floored(1.0, 2.25)),
+	inHTTP("Fiber, headers", ours, fiberOwn, floored(1.0, 2.3)),
+	inHTTP("Fiber, headers", oursX, fiberOwn, floored(1.0, 1.95)),
 	inHTTPRefused("net/http, headers", ours, httpLimits, at(1.0)),
 	inHTTPRefused("Gin, headers", ours, ginRate, at(1.0)),
 	inHTTPRefused("Gin, no headers", ours, ginRate, missed(0.8, 1.05)),
 	inHTTPRefused("Echo, no headers", ours, echoOwn, at(0.8)),
-	inHTTPRefused("Fiber, headers", ours, fiberOwn, missed(1.0, 3.3)),
-	inHTTPRefused("Fiber, headers", oursX, fiberOwn, missed(1.0, 3.0)),
-	inHTTPRefused("Fiber, short refusals", oursShort, fiberOwn, missed(1.0, 2.0)),
+	inHTTPRefused("Fiber, headers", ours, fiberOwn, floored(1.0, 3.3)),
+	inHTTPRefused("Fiber, headers", oursX, fiberOwn, floored(1.0, 3.0)),
+	inHTTPRefused("Fiber, short refusals", oursShort, fiberOwn, floored(1.0, 2.0)),
 
-	inRedis(1, ours, redisRate, missed(1.0, 1.4)),
+	inRedis(1, ours, redisRate, floored(1.0, 1.4)),
 	inRedis(1, oursRueidis, rueidisRate, missed(1.0, 1.4)),
 	inRedis(100, ours, redisRate, at(0.29)),
 	inRedis(1000, ours, redisRate, at(0.2)),
@@ -53,8 +53,8 @@ type bound struct {
 	aim
 
 	// open returns headgate, the rival, and, if there is one, a contender for
-	// the work that both have in common, which is subtracted. The first figure of
-	// each is a cost.
+	// the work that both have in common, which is subtracted. The floor, if the row
+	// has one, is the last. The first figure of each is a cost.
 	open func(p pace) (list []contender, stop func(), err error)
 
 	// figure returns the cost of a row that is compared with nothing and has no open.
@@ -62,20 +62,38 @@ type bound struct {
 }
 
 // aim is the cost that a row is to have at most, and the one above which the guard fails: the goal,
-// or more where the goal is missed.
-type aim struct{ goal, max float64 }
+// or more where the goal is missed. A floor says how far any limiter could come.
+type aim struct {
+	goal, max float64
+	floor     bool
+}
 
 // at is the aim of a row that is at its goal.
-func at(goal float64) aim { return aim{goal, goal} }
+func at(goal float64) aim { return aim{goal, goal, false} }
 
 // missed is the aim of a row that misses its goal.
-func missed(goal, max float64) aim { return aim{goal, max} }
+func missed(goal, max float64) aim { return aim{goal, max, false} }
+
+// floored is the aim of a row that misses its goal and has a floor.
+func floored(goal, max float64) aim { return aim{goal, max, true} }
+
+// contenders are the names of a row, of what it is compared with, and of its floor.
+func (a aim) contenders(names ...string) []string {
+	if a.floor {
+		names = append(names, floorOf(names[0]))
+	}
+	return names
+}
 
 // inMemory compares two peers in one of the works.
 func inMemory(work, row, rival string, a aim) bound {
 	return bound{name: fmt.Sprintf("memory, %s: %s to %s", work, row, rival), aim: a,
 		open: func(p pace) ([]contender, func(), error) {
-			return pair(memoryPeers, row, workOf(work), rival, workOf(work), p), func() {}, nil
+			var peers []memoryPeer
+			for _, name := range a.contenders(row, rival) {
+				peers = append(peers, peerOf(slices.Concat(memoryPeers, memoryFloors), name))
+			}
+			return compete(workOf(work), p, peers), func() {}, nil
 		}}
 }
 
@@ -172,29 +190,33 @@ func inRules(a aim) bound {
 // inHTTP compares the time that a row of headgate adds to allowed requests.
 func inHTTP(id, row, rival string, a aim) bound {
 	return bound{name: fmt.Sprintf("%s, added: %s to %s", id, row, rival), aim: a,
-		open: func(p pace) ([]contender, func(), error) { return contestOf(id).open(p, wide, row, rival, bare) }}
+		open: func(p pace) ([]contender, func(), error) {
+			return contestOf(id).open(p, wide, a.contenders(row, rival, bare)...)
+		}}
 }
 
 // inHTTPRefused compares the whole time of refused requests.
 func inHTTPRefused(id, row, rival string, a aim) bound {
 	return bound{name: fmt.Sprintf("%s, refused: %s to %s", id, row, rival), aim: a,
-		open: func(p pace) ([]contender, func(), error) { return contestOf(id).open(p, narrow, row, rival) }}
+		open: func(p pace) ([]contender, func(), error) {
+			return contestOf(id).open(p, narrow, a.contenders(row, rival)...)
+		}}
 }
 
 // inRedis compares the time of a decision, over all callers.
 func inRedis(n int, row, rival string, a aim) bound {
 	return bound{name: fmt.Sprintf("Redis, callers: %d: %s to %s", n, row, rival), aim: a,
-		open: func(p pace) ([]contender, func(), error) { return openFar(0, n, p, row, rival) }}
+		open: func(p pace) ([]contender, func(), error) { return openFar(0, n, p, a.contenders(row, rival)...) }}
 }
 
 // fromRedis is inRedis at a distance.
 func fromRedis(d time.Duration, n int, row, rival string, a aim) bound {
 	return bound{name: fmt.Sprintf("Redis %s away, callers: %d: %s to %s", d, n, row, rival), aim: a,
-		open: func(p pace) ([]contender, func(), error) { return openFar(d, n, p, row, rival) }}
+		open: func(p pace) ([]contender, func(), error) { return openFar(d, n, p, a.contenders(row, rival)...) }}
 }
 
-// openFar opens two peers on a server of their own. No proxy stands before a server that is near.
-func openFar(d time.Duration, n int, p pace, row, rival string) ([]contender, func(), error) {
+// openFar opens peers on a server of their own. No proxy stands before a server that is near.
+func openFar(d time.Duration, n int, p pace, names ...string) ([]contender, func(), error) {
 	addr, stop, err := startRedis()
 	if errors.Is(err, errNoRedis) {
 		return nil, nil, fmt.Errorf("%w: %w", errSkipped, err)
@@ -213,6 +235,6 @@ func openFar(d time.Duration, n int, p pace, row, rival string) ([]contender, fu
 		addr, closeProxy = proxy.addr, proxy.stop
 	}
 
-	list, closeAll := contenders(redisPeersOf(row, rival), addr, n, max(p.round/4, 10*d), max(3*p.round, 25*d))
+	list, closeAll := contenders(redisPeersOf(names...), addr, n, max(p.round/4, 10*d), max(3*p.round, 25*d))
 	return costs(list), func() { closeAll(); closeProxy(); stop() }, nil
 }

@@ -135,7 +135,7 @@ func TestBoundIsARatioAboveWhatIsCommon(t *testing.T) {
 		list := []contender{{"ours", counting(c.ours...)},
 			{"rival", counting(c.rival...)}, {"common", counting(c.common...)}}
 		b := bound{open: func(pace) ([]contender, func(), error) { return list, func() {}, nil }}
-		if ratio, err := b.measure(pace{rounds: 3}, math.Inf(1)); err != nil || ratio != c.want {
+		if ratio, _, err := b.measure(pace{rounds: 3}, math.Inf(1)); err != nil || ratio != c.want {
 			t.Errorf("%s: %v, %v, want %v", c.name, ratio, err, c.want)
 		}
 	}
@@ -144,7 +144,7 @@ func TestBoundIsARatioAboveWhatIsCommon(t *testing.T) {
 	failing := bound{open: func(pace) ([]contender, func(), error) {
 		return []contender{{"ours", func() ([]float64, error) { return nil, errRefused }}}, func() {}, nil
 	}}
-	if _, err := failing.measure(pace{rounds: 1}, 1); !errors.Is(err, errRefused) {
+	if _, _, err := failing.measure(pace{rounds: 1}, 1); !errors.Is(err, errRefused) {
 		t.Errorf("%v", err)
 	}
 }

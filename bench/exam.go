@@ -60,11 +60,12 @@ func (h *httpPeer) examine() error {
 	if err != nil {
 		return err
 	}
+	one := s.requests()
 
 	// What is neither of the two statuses is no answer of a limiter.
 	client := map[string]int{"first": 1, "second": 2}
 	return examine(func(key string) (bool, error) {
-		switch status := s(client[key]); status {
+		switch status := one(client[key]); status {
 		case http.StatusOK, http.StatusTooManyRequests:
 			return status == http.StatusOK, nil
 		default:

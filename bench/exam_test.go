@@ -30,6 +30,11 @@ func liar(lie func(all, ofKey int) bool) take {
 	}
 }
 
+// canned is a service that answers without a handler.
+type canned serve
+
+func (c canned) requests() serve { return serve(c) }
+
 // fails plays a contest and expects the one contender to have failed in the exam, by its name.
 func fails(t *testing.T, name string, list []contender) {
 	t.Helper()
@@ -51,14 +56,14 @@ func TestExamFailsALiarByName(t *testing.T) {
 		fails(t, name, compete(works()[0], p, []memoryPeer{inMemory}))
 
 		// Clients of HTTP have numbers, of which each is a key.
-		overHTTP := httpContest{peers: []httpPeer{{name, func(quota) (serve, error) {
+		overHTTP := httpContest{peers: []httpPeer{{name, func(quota) (service, error) {
 			l := liar(lie)
-			return func(client int) int {
+			return canned(func(client int) int {
 				if l(string(rune('0' + client))) {
 					return http.StatusOK
 				}
 				return http.StatusTooManyRequests
-			}, nil
+			}), nil
 		}}}}
 		fails(t, name, overHTTP.contenders(wide, http.StatusOK, p))
 
@@ -74,8 +79,8 @@ func TestExamFailsALiarByName(t *testing.T) {
 
 // Another status than the two is no answer of a limiter.
 func TestExamFailsAnotherStatus(t *testing.T) {
-	broken := httpContest{peers: []httpPeer{{"broken", func(quota) (serve, error) {
-		return func(int) int { return http.StatusInternalServerError }, nil
+	broken := httpContest{peers: []httpPeer{{"broken", func(quota) (service, error) {
+		return canned(func(int) int { return http.StatusInternalServerError }), nil
 	}}}}
 	fails(t, "broken", broken.contenders(wide, http.StatusOK, pace{round: time.Millisecond}))
 }

@@ -28,7 +28,7 @@ func guard(w io.Writer) error {
 	// One run names all bounds that are broken, as a cause may show in some of them alone. A bound
 	// that cannot be measured is no failure, as where Redis is not installed.
 	for _, b := range bounds {
-		cost, err := b.measure(guardPace, b.max)
+		cost, floor, err := b.measure(guardPace, b.max)
 		switch {
 		case errors.Is(err, errSkipped):
 			fmt.Fprintf(w, "skip  %s: %v\n", b.name, err)
@@ -37,9 +37,9 @@ func guard(w io.Writer) error {
 			fmt.Fprintf(w, "FAIL  %s: %v\n", b.name, err)
 		case cost > b.max:
 			broken++
-			fmt.Fprintf(w, "FAIL  %s: %.2f, at most %.2f\n", b.name, cost, b.max)
+			fmt.Fprintf(w, "FAIL  %s: %.2f, at most %.2f%s\n", b.name, cost, b.max, floorText(floor))
 		default:
-			fmt.Fprintf(w, "ok    %s: %.2f, at most %.2f, goal %.2f\n", b.name, cost, b.max, b.goal)
+			fmt.Fprintf(w, "ok    %s: %.2f, at most %.2f, goal %.2f%s\n", b.name, cost, b.max, b.goal, floorText(floor))
 		}
 	}
 
@@ -49,6 +49,14 @@ func guard(w io.Writer) error {
 	return nil
 }
 
+// floorText names a floor, if there is one.
+func floorText(floor float64) string {
+	if math.IsNaN(floor) {
+		return ""
+	}
+	return fmt.Sprintf(", floor %.2f", floor)
+}
+
 // goalsSection measures where headgate stands, with all attempts unless it has to be quick.
 func goalsSection(p pace) ([]Table, error) {
 	enough := math.Inf(-1)
@@ -56,21 +64,22 @@ func goalsSection(p pace) ([]Table, error) {
 		enough = math.Inf(1)
 	}
 	p.rounds, p.round = guardPace.rounds, guardPace.round
-	t := newTable("goals", "Where headgate stands", "", []string{"measured", "goal", "guard"}, nil)
+	t := newTable("goals", "Where headgate stands", "", []string{"measured", "floor", "goal", "guard"}, nil)
+	t.After = floorsNote
 	var lost []string
 
 	for _, b := range bounds {
 		row := t.row(b.name)
-		row.Cells[1], row.Cells[2] = Figure(b.goal), Figure(b.max)
+		row.Cells[2], row.Cells[3] = Figure(b.goal), Figure(b.max)
 
-		switch cost, err := b.measure(p, enough); {
+		switch cost, floor, err := b.measure(p, enough); {
 		case errors.Is(err, errSkipped):
 			continue
 		case err != nil:
 			row.fail("measured", err)
 			lost = append(lost, b.name)
 		default:
-			row.Cells[0] = Figure(cost)
+			row.Cells[0], row.Cells[1] = Figure(cost), Figure(floor)
 			if cost > b.goal {
 				lost = append(lost, b.name)
 			}
@@ -91,32 +100,42 @@ func goalsNote(rows int, lost []string) string {
 	return note + fmt.Sprintf(" %d of %d rows miss their goal:\n\n* %s", len(lost), rows, strings.Join(lost, "\n* "))
 }
 
-// measure returns the cost of headgate. It measures again, and takes all turns together, until the
-// cost is low enough or the attempts are used up: a machine under load makes a bound seem broken.
-func (b *bound) measure(p pace, enough float64) (cost float64, err error) {
+// measure returns the cost of headgate, and that of the floor, which is NaN where the row has none.
+// It measures again, and takes all turns together, until the cost is low enough or the attempts are
+// used up: a machine under load makes a bound seem broken.
+func (b *bound) measure(p pace, enough float64) (cost, floor float64, err error) {
+	floor = math.NaN()
 	if b.open == nil {
-		return b.figure(p)
+		cost, err = b.figure(p)
+		return cost, floor, err
 	}
 	list, stop, err := b.open(p)
 	if err != nil {
-		return 0, err
+		return 0, floor, err
 	}
 	defer stop()
 
-	costs := make([][]float64, len(list))
+	costs, compared := make([][]float64, len(list)), len(list)
+	if b.floor {
+		compared--
+	}
 	for range attempts {
 		for i, o := range contest(list, p.rounds) {
 			if o.failed != nil {
-				return 0, fmt.Errorf("%s: %w", o.name, o.failed)
+				return 0, floor, fmt.Errorf("%s: %w", o.name, o.failed)
 			}
 			costs[i] = append(costs[i], o.first...)
 		}
-		if cost = relation(costs); cost <= enough {
+		if cost = relation(costs[:compared]); cost <= enough {
 			break
 		}
 	}
 
-	return cost, nil
+	// The floor takes the place of headgate.
+	if b.floor {
+		floor = relation(slices.Concat(costs[compared:], costs[1:compared]))
+	}
+	return cost, floor, nil
 }
 
 // relation returns the ratio of the first cost to the second, both without the

@@ -11,7 +11,7 @@ import (
 // of the peer.
 type httpPeer struct {
 	name string
-	open func(q quota) (serve, error)
+	open func(q quota) (service, error)
 }
 
 // httpContest compares middlewares that do the same for a client: all of them send
@@ -90,9 +90,10 @@ func contestOf(id string) *httpContest {
 // open prepares the peers of those names, in that order.
 func (h *httpContest) open(p pace, q quota, names ...string) ([]contender, func(), error) {
 	some := httpContest{}
+	all := slices.Concat(h.peers, httpFloors[h.id])
 	for _, name := range names {
-		i := slices.IndexFunc(h.peers, func(peer httpPeer) bool { return peer.name == name })
-		some.peers = append(some.peers, h.peers[i])
+		i := slices.IndexFunc(all, func(peer httpPeer) bool { return peer.name == name })
+		some.peers = append(some.peers, all[i])
 	}
 
 	status := http.StatusOK
@@ -116,11 +117,15 @@ func (h *httpContest) contenders(q quota, status int, p pace) []contender {
 		if err == nil {
 			err = passes(peer.examine)
 		}
+		var one serve
+		if err == nil {
+			one = s.requests()
+		}
 		list = append(list, contender{peer.name, func() ([]float64, error) {
 			if err != nil {
 				return nil, err
 			}
-			return answerFor(s, status, p.round)
+			return answerFor(one, status, p.round)
 		}})
 	}
 

@@ -16,6 +16,16 @@ import (
 // status.
 type serve func(i int) int
 
+// service is a handler behind a limiter, in a framework. requests sends it requests one after the
+// other.
+type service interface{ requests() serve }
+
+// netService is a handler of net/http.
+type netService struct{ handler http.Handler }
+
+// fastService is a handler of fasthttp.
+type fastService struct{ handler fasthttp.RequestHandler }
+
 // clients is how many addresses send requests in turn.
 const clients = 1000
 
@@ -49,13 +59,8 @@ func (s *sink) WriteString(text string) (int, error) {
 	return len(text), nil
 }
 
-// requests sends requests to the handler one after the other.
-func requests(h http.Handler) (serve, error) {
-	r, err := http.NewRequest("GET", "http://localhost/", nil)
-	if err != nil {
-		return nil, err
-	}
-
+func (n netService) requests() serve {
+	r := httptest.NewRequest("GET", "http://localhost/", nil)
 	addrs := addresses(clients)
 	for i := range addrs {
 		addrs[i] = net.JoinHostPort(addrs[i], "40000")
@@ -66,14 +71,14 @@ func requests(h http.Handler) (serve, error) {
 	return func(i int) int {
 		clear(w.header)
 		w.code, r.RemoteAddr = 0, addrs[i]
-		h.ServeHTTP(w, r)
+		n.handler.ServeHTTP(w, r)
 		return w.code
-	}, nil
+	}
 }
 
-func std(limit func(quota, http.Handler) (http.Handler, error)) func(quota) (serve, error) {
+func std(limit func(quota, http.Handler) (http.Handler, error)) func(quota) (service, error) {
 	plain := []string{"text/plain; charset=utf-8"}
-	return func(q quota) (serve, error) {
+	return func(q quota) (service, error) {
 		h, err := limit(q, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header()["Content-Type"] = plain
 			_, _ = io.WriteString(w, okText)
@@ -81,12 +86,12 @@ func std(limit func(quota, http.Handler) (http.Handler, error)) func(quota) (ser
 		if err != nil {
 			return nil, err
 		}
-		return requests(h)
+		return netService{h}, nil
 	}
 }
 
-func ginApp(limit func(quota) (gin.HandlerFunc, error)) func(quota) (serve, error) {
-	return func(q quota) (serve, error) {
+func ginApp(limit func(quota) (gin.HandlerFunc, error)) func(quota) (service, error) {
+	return func(q quota) (service, error) {
 		gin.SetMode(gin.ReleaseMode)
 		m, err := limit(q)
 		if err != nil {
@@ -95,12 +100,12 @@ func ginApp(limit func(quota) (gin.HandlerFunc, error)) func(quota) (serve, erro
 		app := gin.New()
 		app.Use(m)
 		app.GET("/", func(c *gin.Context) { c.String(http.StatusOK, okText) })
-		return requests(app)
+		return netService{app}, nil
 	}
 }
 
-func echoApp(limit func(quota) (echo.MiddlewareFunc, error)) func(quota) (serve, error) {
-	return func(q quota) (serve, error) {
+func echoApp(limit func(quota) (echo.MiddlewareFunc, error)) func(quota) (service, error) {
+	return func(q quota) (service, error) {
 		m, err := limit(q)
 		if err != nil {
 			return nil, err
@@ -109,12 +114,12 @@ func echoApp(limit func(quota) (echo.MiddlewareFunc, error)) func(quota) (serve,
 		app.Logger.SetOutput(io.Discard)
 		app.Use(m)
 		app.GET("/", func(c echo.Context) error { return c.String(http.StatusOK, okText) })
-		return requests(app)
+		return netService{app}, nil
 	}
 }
 
-func fiberApp(limit func(quota) (fiber.Handler, error)) func(quota) (serve, error) {
-	return func(q quota) (serve, error) {
+func fiberApp(limit func(quota) (fiber.Handler, error)) func(quota) (service, error) {
+	return func(q quota) (service, error) {
 		m, err := limit(q)
 		if err != nil {
 			return nil, err
@@ -124,25 +129,28 @@ func fiberApp(limit func(quota) (fiber.Handler, error)) func(quota) (serve, erro
 		app.Use(m)
 		app.Get("/", func(c *fiber.Ctx) error { return c.SendString(okText) })
 
-		handler := app.Handler()
-		peers := make([]net.Addr, clients)
-		for i, a := range addresses(clients) {
-			peers[i] = &net.TCPAddr{IP: net.ParseIP(a), Port: 40000}
-		}
+		return fastService{app.Handler()}, nil
+	}
+}
 
-		c := new(fasthttp.RequestCtx)
-		c.Init(new(fasthttp.Request), peers[0], nil)
+func (f fastService) requests() serve {
+	peers := make([]net.Addr, clients)
+	for i, a := range addresses(clients) {
+		peers[i] = &net.TCPAddr{IP: net.ParseIP(a), Port: 40000}
+	}
 
-		// One context serves all calls, as fasthttp uses one again.
-		return func(i int) int {
-			c.Request.Reset()
-			c.Response.Reset()
-			c.ResetUserValues()
-			c.Request.SetRequestURI("/")
-			c.Request.Header.SetHost("localhost")
-			c.SetRemoteAddr(peers[i])
-			handler(c)
-			return c.Response.StatusCode()
-		}, nil
+	c := new(fasthttp.RequestCtx)
+	c.Init(new(fasthttp.Request), peers[0], nil)
+
+	// One context serves all calls, as fasthttp uses one again.
+	return func(i int) int {
+		c.Request.Reset()
+		c.Response.Reset()
+		c.ResetUserValues()
+		c.Request.SetRequestURI("/")
+		c.Request.Header.SetHost("localhost")
+		c.SetRemoteAddr(peers[i])
+		f.handler(c)
+		return c.Response.StatusCode()
 	}
 }

@@ -15,6 +15,7 @@ type Table struct {
 	ID      string
 	Title   string
 	Note    string
+	After   string   `json:",omitempty"` // a note below the rows
 	Columns []string // of figures; the name of the row comes before them
 	Rows    []Row
 }
@@ -143,6 +144,9 @@ func writeMarkdown(w io.Writer, tables []Table) error {
 			for _, column := range slices.Sorted(maps.Keys(r.Failed)) {
 				fmt.Fprintf(&b, "\n%s failed at %q: %s\n", r.Name, column, r.Failed[column])
 			}
+		}
+		if t.After != "" {
+			fmt.Fprintf(&b, "\n%s\n", t.After)
 		}
 		b.WriteByte('\n')
 	}

@@ -27,8 +27,8 @@ var ceilings = map[string]int{
 	// site of the documentation (650).
 	// After 86,000 came what a reload of the gateway puts in force (1,000), overrides and credit in
 	// the console, the bounds of what a tighter limit would have refused, and matches of queries
-	// and claims. Then tables of plans that policies share.
-	"lines of code": 88_610,
+	// and claims. Then tables of plans that policies share, and the floors of bench (300).
+	"lines of code": 88_913,
 
 	"files of limiter":                                 20,
 	"files of store/redisstore":                        28, // client.go has clients other than go-redis's
