@@ -123,6 +123,7 @@ func TestDoctorNamesMissingPermissions(t *testing.T) {
 	r := examination(t, url, "-prefix", "shop:")
 	r.want(t, "permissions", levelFail, "the user may not run mget, del, pttl, pexpire, zadd, zremrangebyscore, "+
 		"zremrangebyrank, zrevrangebyscore, getrange, zrem, zcard, hget, hmget, hincrby, hdel, zrangebyscore, "+
+		"hexists, hgetall, hscan, llen, lindex, lrange, "+
 		"multi and exec, subscribe on keys of the prefix shop:; this command grants what is needed: ACL SETUSER "+
 		"svc ~shop:* ")
 	if strings.Contains(r.of(t, "permissions").Text, "s3cret") {

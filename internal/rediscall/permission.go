@@ -53,6 +53,12 @@ var trials = map[string]string{
 	"hget":             "try('hget', ARGV[1], 'x')",
 	"hmget":            "try('hmget', ARGV[1], 'x')",
 	"hdel":             "try('hdel', ARGV[1], 'x')",
+	"hexists":          "try('hexists', ARGV[1], 'x')",
+	"hgetall":          "try('hgetall', ARGV[1])",
+	"hscan":            "try('hscan', ARGV[1], '0')",
+	"llen":             "try('llen', ARGV[1])",
+	"lindex":           "try('lindex', ARGV[1], 0)",
+	"lrange":           "try('lrange', ARGV[1], 0, 0)",
 	"hset":             "if held() then try('hset', ARGV[1], 'x', '') end",
 	"hincrby":          "if held() then try('hincrby', ARGV[1], 'x', 1) end",
 }
@@ -107,7 +113,8 @@ func OnKeys() (names []string) {
 // their diagnosis, the list of bans, the count of instances, and the programs that follow policies.
 const permissions = "+eval +evalsha +get +mget +exists +set +del +time +pttl +pexpire +info " +
 	"+zadd +zremrangebyscore +zremrangebyrank +zrevrangebyscore +getrange +zrem +zcard " +
-	"+hget +hmget +hset +hincrby +hdel +zrangebyscore +subscribe +ping +multi +exec"
+	"+hget +hmget +hset +hincrby +hdel +zrangebyscore +subscribe +ping +multi +exec " +
+	"+hexists +hgetall +hscan +llen +lindex +lrange"
 
 // Remedy returns a command that gives the user of the client the permissions that this
 // module needs under the prefix. It takes no permission away, because the user may need

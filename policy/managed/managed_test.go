@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -113,6 +114,7 @@ func TestLimitsWorkUnderTheDocumentedPermissions(t *testing.T) {
 	t.Cleanup(func() { client.Close() })
 
 	publish(t, admin, "hg:", strings.Replace(visitors, `"key"`, `"warn":"60%","key"`, 1))
+	readOverrides(t, admin, client)
 	o := options("")
 	o.Limiter.Top = 20
 	l := open(t, client, o)
@@ -158,6 +160,41 @@ func TestLimitsWorkUnderTheDocumentedPermissions(t *testing.T) {
 	if near, err := stats.ReadNear(t.Context(), admin, "hg:", "shop"); err != nil || len(near) != 1 ||
 		near[0].Policy != "visitors" || near[0].Key != "127.0.0.1" {
 		t.Errorf("near their limits: %v, %v", near, err)
+	}
+}
+
+// readOverrides has a client read overrides beside a policy as a follower does: those that are
+// there, and then those that were changed since.
+func readOverrides(t *testing.T, admin, client redis.UniversalClient) {
+	t.Helper()
+
+	to, err := redissource.New(admin, redissource.Options{Timeout: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	from, err := redissource.New(client, redissource.Options{Timeout: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	version := ""
+	for _, key := range []string{"127.0.0.8", "127.0.0.9"} {
+		change := policy.OverrideChange{Policy: "visitors", Key: key, Text: "9/1h"}
+		if err := to.PublishOverrides(t.Context(), redissource.OverrideBatch{
+			Changes: []policy.OverrideChange{change}}); err != nil {
+			t.Fatal(err)
+		}
+		c, err := from.OverrideChanges(t.Context(), version)
+		if err != nil || version != "" && !slices.Equal(c.Changes, []policy.OverrideChange{change}) {
+			t.Fatalf("since %q: %+v, %v", version, c, err)
+		}
+		version = c.Version
+	}
+
+	n := 0
+	err = from.ReadOverrides(t.Context(), "visitors", func(list []policy.OverrideChange) { n += len(list) })
+	if err != nil || n != 2 {
+		t.Fatalf("%d of 2 overrides are read: %v", n, err)
 	}
 }
 
