@@ -42,6 +42,7 @@ type journey struct {
 	tab     *tab
 	version string // of the policies that were in force last
 	hooks   *receiver
+	callers callers
 }
 
 // step is a part of a journey, which begins on the page where the one before ended.
