@@ -286,6 +286,14 @@ func peekKey(ctx context.Context, k *keyCall) (result keyResult, err error) {
 		next := now.Add(d.RetryAfter)
 		p.Next = &next
 	}
+
+	// An override bans a key without the store.
+	if k.banned.After(now) {
+		p.Allowed, p.Banned = false, true
+		if p.Next != nil && p.Next.Before(k.banned) {
+			p.Next = &k.banned
+		}
+	}
 	if result.Peek = p; d.Credit == 0 {
 		return result, nil
 	}
@@ -308,6 +316,9 @@ func resetKey(ctx context.Context, k *keyCall) (keyResult, error) {
 func liftKey(ctx context.Context, k *keyCall) (keyResult, error) {
 	if k.limit.Leased() {
 		return keyResult{}, errLeased
+	}
+	if !k.banned.IsZero() {
+		return keyResult{}, errors.New(k.bannedWords())
 	}
 	_, err := k.apply(ctx, core.Lift, nil)
 	return keyResult{}, err

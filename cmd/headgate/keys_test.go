@@ -251,6 +251,47 @@ func TestKeysKnowWhatThePolicySaysOfAKey(t *testing.T) {
 	}
 }
 
+// A ban by an override, in the policy or beside it, is found with its end, and lift says where it
+// is lifted. The limit beside a policy counts, and what has ended does not.
+func TestKeysKnowTheBansOfOverrides(t *testing.T) {
+	s := newSystem(t, "")
+	end := time.Now().Add(48 * time.Hour).UTC().Truncate(time.Second)
+	banned := "banned until " + end.Format(time.RFC3339)
+	s.publish(strings.Replace(systemPolicies, "alice: 50/1h fixed-window",
+		"alice: 50/1h fixed-window, eve: \""+banned+"\", tom: 60/1h fixed-window, ann: 70/1h fixed-window", 1))
+
+	source, err := redissource.New(s.client, redissource.Options{Prefix: s.prefix, Timeout: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var changes []policy.OverrideChange
+	for key, text := range map[string]string{"tom": banned, "acme:*": banned, "acme:sue": "80/1h fixed-window",
+		"max": "90/1h fixed-window", "ann": "9/1h fixed-window until 2020-01-01T00:00:00Z", "kim": "7/1h gcra"} {
+		changes = append(changes, policy.OverrideChange{Policy: "api", Key: key, Text: text})
+	}
+	if err := source.PublishOverrides(t.Context(), redissource.OverrideBatch{Changes: changes}); err != nil {
+		t.Fatal(err)
+	}
+
+	// The limit of a banned key is the one that it has without the ban.
+	for key, capacity := range map[string]int64{"eve": 10, "tom": 60, "acme:bob": 10} {
+		got := s.peek("-policy", "api", key)
+		if !got.Banned || got.Allowed || got.Next == nil || !got.Next.Equal(end) || got.Capacity != capacity {
+			t.Errorf("%s: %+v, want a ban until %s and a limit of %d", key, got, end, capacity)
+		}
+		words := "an override of the policy api bans the key until " + end.Format(timeForm) + " UTC: lift it in the console"
+		s.call("keys", "peek", "-policy", "api", key).want(t, fine, "banned, in ", words)
+		s.call("keys", "reset", "-policy", "api", key).want(t, fine, "the key is fresh", words)
+		if out := s.call("keys", "lift", "-policy", "api", key).want(t, usage, words).out; out != "" {
+			t.Errorf("%s", out)
+		}
+	}
+	for key, capacity := range map[string]int64{"acme:sue": 80, "max": 90, "ann": 70, "kim": 10, "alice": 50} {
+		s.wantPeek(peeked{Left: capacity, Capacity: capacity, Cost: 2, Allowed: true}, "-policy", "api", key)
+		s.call("keys", "lift", "-policy", "api", key).want(t, fine, "no ban holds")
+	}
+}
+
 // A peek leaves all of Redis as it is, also that of a banned key.
 func TestPeekWritesNothing(t *testing.T) {
 	server := redistest.Start(t)
@@ -411,7 +452,7 @@ func TestKeysRefuseWhatCannotBe(t *testing.T) {
 		"ban -policy login -for 0s a":     "-for has to say how long the ban lasts",
 		"ban -policy login -for 25h ::1":  "-for: 25h0m0s is not a time from 1s to 24h",
 		"ban -policy login -for 1ms ::1":  "-for: 1ms is not a time from 1s to 24h",
-		"ban -policy api -for 1m alice":   "the policy api bans no keys",
+		"ban -policy api -for 1m alice":   "ban the key in the console, or by banned_until in an override",
 		"ban -policy quiet -for 1m alice": "bans no keys in the mode shadow",
 		"ban -policy jobs -for 1m alice":  "a concurrency limit has no bans",
 		"lift -policy jobs alice":         "a concurrency limit has no bans",

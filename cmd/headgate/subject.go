@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/rediscall"
 	"github.com/headgate/headgate/internal/textform"
 	"github.com/headgate/headgate/keyfuncs"
 	"github.com/headgate/headgate/limiter"
@@ -28,6 +29,8 @@ type subject struct {
 	key   string     // as it is counted
 	limit core.Limit // of the key
 	ban   *core.Ban  // that a peek heeds, nil for none
+
+	banned time.Time // the end of the ban by an override, or the zero time
 
 	policy *policy.Policy // nil for a rule that was given as text
 	note   string         // what is not known here, or ""
@@ -46,7 +49,7 @@ func (k *keysFlags) subject(ctx context.Context, client redis.UniversalClient, k
 	if err != nil {
 		return nil, err
 	}
-	return k.policySubject(ctx, p, key)
+	return k.policySubject(ctx, client, p, key)
 }
 
 // textSubject is the subject of a rule that was given as text.
@@ -135,7 +138,9 @@ func appsOf(set policy.Set) []string {
 }
 
 // policySubject is the subject of a policy.
-func (k *keysFlags) policySubject(ctx context.Context, p *policy.Policy, typed string) (*subject, error) {
+func (k *keysFlags) policySubject(
+	ctx context.Context, client redis.UniversalClient, p *policy.Policy, typed string,
+) (*subject, error) {
 	if _, ok := p.Plans[k.plan]; k.plan != "" && !ok {
 		return nil, fmt.Errorf("-plan: the policy %s has no plan %q; its plans are: %s", p.Name,
 			textform.Clip(k.plan), among(slices.Sorted(maps.Keys(p.Plans))))
@@ -150,20 +155,13 @@ func (k *keysFlags) policySubject(ctx context.Context, p *policy.Policy, typed s
 		return nil, fmt.Errorf("KEY: the policy %s counts by %s: %w", p.Name, p.Key, err)
 	}
 
-	// The rule knows the limit of a key, by its own one and its plan.
-	s.limit = rule.Limit
-	_, own := p.Overrides[s.key]
-	if rule.Override != nil {
-		if limit, ok, err := rule.Override(ctx, s.key); err != nil {
-			return nil, err
-		} else if ok {
-			s.limit = limit
-		}
+	if err := s.override(ctx, client, k); err != nil {
+		return nil, err
 	}
 
 	// The notes say what the decision alone does not.
-	if p.Plans != nil && k.plan == "" && !own {
-		s.note = "which plan the key has is not known here: -plan says it"
+	if _, own := s.policy.OverrideOf(s.key, time.Now()); p.Plans != nil && k.plan == "" && !own {
+		s.note = joinNotes(s.note, "which plan the key has is not known here: -plan says it")
 	}
 	verdict, err := rule.Access.Of(addressed(typed), s.key)
 	if err != nil {
@@ -179,6 +177,93 @@ func (k *keysFlags) policySubject(ctx context.Context, p *policy.Policy, typed s
 		s.note = joinNotes(s.note, "the policy is in shadow, and refuses no request")
 	}
 	return s, nil
+}
+
+// override finds what the overrides of the policy, and those beside it in Redis, say of the key.
+func (s *subject) override(ctx context.Context, client redis.UniversalClient, k *keysFlags) error {
+	now := time.Now()
+	own, err := overridesOf(ctx, client, k.prefix, s.policy, s.key, now)
+	switch {
+	case rediscall.Forbids(err):
+		s.note = "the user may not read the overrides beside the policy, one of which may limit or ban the key"
+	case err != nil:
+		return explained(err)
+	}
+
+	// The rule knows the limit of a key, by its own one and its plan.
+	p := *s.policy
+	if p.Overrides = nil; len(own) > 0 {
+		p.Overrides = own
+	}
+	if s.rule, err = ruleOf(p, k.plan); err != nil {
+		return err
+	}
+	s.policy, s.limit = &p, s.rule.Limit
+	if p.Mode == policy.Enforce {
+		s.banned = p.BanOf(s.key, now)
+	}
+	if !s.banned.IsZero() {
+		s.note = joinNotes(s.note, s.bannedWords())
+	}
+	if s.rule.Override == nil {
+		return nil
+	}
+
+	// The error of a ban comes with the limit that the key has without it.
+	limit, ok, err := s.rule.Override(ctx, s.key)
+	if ok {
+		s.limit = limit
+	}
+	if !p.BanOf(s.key, now).IsZero() {
+		return nil
+	}
+	return err
+}
+
+// bannedWords says that an override bans the key, and where such a ban is lifted.
+func (s *subject) bannedWords() string {
+	return fmt.Sprintf("an override of the policy %s bans the key until %s UTC: lift it in the console, "+
+		"or take banned_until out of the override", s.policy.Name, when(s.banned))
+}
+
+// overridesOf returns the overrides of a policy that a key may have, with those beside the policy.
+// After an error they are those of the policy alone.
+func overridesOf(
+	ctx context.Context, client redis.UniversalClient, redisPrefix string, p *policy.Policy, key string, now time.Time,
+) (map[string]policy.Override, error) {
+	all := map[string]policy.Override{}
+	matches := func(name string) bool {
+		prefix, isPrefix := policy.OverriddenPrefix(name)
+		return name == key && !isPrefix || isPrefix && strings.HasPrefix(key, prefix)
+	}
+	for name, o := range p.Overrides {
+		if matches(name) {
+			all[name] = o
+		}
+	}
+
+	source, err := redissource.New(client, redissource.Options{Prefix: redisPrefix, Timeout: callTime})
+	if err != nil {
+		return all, err
+	}
+	err = source.ReadOverrides(ctx, p.Name, func(list []policy.OverrideChange) {
+		for _, c := range list {
+			if !matches(c.Key) {
+				continue
+			}
+
+			// One that has ended, or that the policy cannot have, is in force nowhere.
+			o, err := policy.ParseOverride(c.Text)
+			if err != nil || o.Ended(now) || p.CheckOverride(c.Key, o) != nil {
+				continue
+			}
+			if !o.Limits(now) {
+				o.Limit, o.Until = all[c.Key].Limit, all[c.Key].Until
+			}
+			all[c.Key] = o
+		}
+	})
+	return all, err
 }
 
 // ruleOf returns the rule of a policy, for a caller of the plan. The functions that only programs
@@ -267,7 +352,8 @@ func (s *subject) checkBan(span time.Duration) error {
 		longest = core.MaxPeriod
 		s.note = joinNotes(s.note, "only services whose rule has a Ban heed it, and for no longer than that allows")
 	case longest == 0:
-		return fmt.Errorf("the policy %s bans no keys: give it a ban, such as 20/1m for 10m max 24h", s.policy.Name)
+		return fmt.Errorf("the policy %s bans no keys by itself, and this command bans under no other: "+
+			"ban the key in the console, or by banned_until in an override", s.policy.Name)
 	case s.policy.Mode != policy.Enforce:
 		return fmt.Errorf("the policy %s bans no keys in the mode %s", s.policy.Name, s.policy.Mode)
 	}
