@@ -1,22 +1,34 @@
 package web
 
 import (
+	"cmp"
+	"encoding/json"
+	"errors"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
+	"github.com/headgate/headgate/policy"
 )
 
 // audit is the page of the audit log.
 type audit struct {
 	Actor, Object, Action, Outcome, Since, Until string
 
-	Entries  []service.Entry
+	Entries  []auditEntry
 	Mistakes mistakes
 	Older    string // the address of the next page, or ""
 	Export   string // the address of all pages as a file
+}
+
+// auditEntry is a line of the page.
+type auditEntry struct {
+	service.Entry
+	Path string // the page of what was acted on, or "" if there is none
 }
 
 const (
@@ -84,7 +96,9 @@ func auditPage(r *request) error {
 		return err
 	}
 
-	a.Entries = list
+	if a.Entries, err = r.auditEntries(list); err != nil {
+		return err
+	}
 	a.Export = "/audit/export?" + a.values().Encode()
 
 	// A full page may be the last one. Its link then leads to an empty page, which costs less than
@@ -94,6 +108,87 @@ func auditPage(r *request) error {
 	}
 
 	return r.show(statusOf(a.Mistakes), "audit", "Audit log", a)
+}
+
+// auditEntries adds the pages of what was acted on.
+func (r *request) auditEntries(list []service.Entry) ([]auditEntry, error) {
+	entries := make([]auditEntry, len(list))
+	pages := map[string]string{} // by object, as many lines are about the same
+
+	for i, e := range list {
+		path, known := pages[e.Object]
+		if !known {
+			var err error
+			path, err = r.pageOf(e.Object)
+			if err != nil && !errors.Is(err, service.ErrNotFound) {
+				return nil, err
+			}
+			pages[e.Object] = path
+		}
+
+		entries[i] = auditEntry{e, path}
+		if name, is := strings.CutPrefix(e.Object, "policy:"); is && path != "" {
+			if key := keyActedOn(e); key != "" {
+				entries[i].Path = keysPath(name, key)
+			}
+		}
+	}
+	return entries, nil
+}
+
+// pageOf returns the page of an object of the audit log. It is "", or the error is ErrNotFound, if
+// the object is no more, or has no page that the actor sees.
+func (r *request) pageOf(object string) (string, error) {
+	ctx := r.req.Context()
+	kind, name, _ := strings.Cut(object, ":")
+	switch kind {
+	case "policy":
+		_, err := r.Service.Policy(ctx, r.actor, name)
+		return whereFound(policyPath(name), err)
+	case "user":
+		_, err := r.Service.User(ctx, r.actor, name)
+		return whereFound(userPath(name), err)
+	case "app":
+		apps, err := r.apps()
+		if err != nil || !sees(apps, name) {
+			return "", err
+		}
+		return "/policies?" + url.Values{"app": {name}}.Encode(), nil
+	case "webhook":
+		hooks, err := r.Service.Webhooks(ctx, r.actor)
+		if err != nil || !slices.ContainsFunc(hooks, func(w service.Webhook) bool { return w.ID == name }) {
+			return "", err
+		}
+		return "/alerts", nil
+	case "settings":
+		return "/settings", nil
+	}
+	return "", nil
+}
+
+// whereFound returns the path unless there is an error.
+func whereFound(path string, err error) (string, error) {
+	if err != nil {
+		return "", err
+	}
+	return path, nil
+}
+
+// keyActedOn returns the key that an entry is about, or "" if it is about none or has its digest
+// alone.
+func keyActedOn(e service.Entry) string {
+	kind, _, _ := strings.Cut(e.Action, ".")
+	if !slices.Contains([]string{"key", "ban", "override"}, kind) {
+		return ""
+	}
+
+	// A text that was cut cannot be read, and a prefix stands for many keys.
+	var of struct{ Key string }
+	err := json.Unmarshal([]byte(cmp.Or(e.After, e.Before)), &of)
+	if _, isPrefix := policy.OverriddenPrefix(of.Key); err != nil || isPrefix {
+		return ""
+	}
+	return of.Key
 }
 
 // date reads a day, and returns the start of the day that is later days after it.
