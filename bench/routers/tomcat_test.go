@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/internal/test"
+	"github.com/headgate/headgate/internal/test/freeport"
 	"github.com/headgate/headgate/internal/test/pathspec"
 	"github.com/headgate/headgate/nethttp"
 )
@@ -110,12 +111,7 @@ func askTomcat(t *testing.T, addr, target string) string {
 // its address.
 func startTomcat(t *testing.T, home string) string {
 	t.Helper()
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := free.Addr().String()
-	free.Close()
+	addr := freeport.Addr(t)
 	_, port, _ := strings.Cut(addr, ":")
 
 	base := t.TempDir()

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/headgate/headgate/cmd/headgate-console/internal/config"
+	"github.com/headgate/headgate/internal/test/freeport"
 )
 
 func TestHealthIsTheCode(t *testing.T) {
@@ -16,8 +17,6 @@ func TestHealthIsTheCode(t *testing.T) {
 		http.Error(w, "the disk is full", http.StatusServiceUnavailable)
 	}))
 	defer sick.Close()
-	gone := httptest.NewServer(nil)
-	gone.Close()
 
 	// Whatever starts the command in an image sees the code, and a person sees why.
 	for _, c := range []struct {
@@ -27,7 +26,7 @@ func TestHealthIsTheCode(t *testing.T) {
 	}{
 		{[]string{"-url", console.URL}, 0, "ok\n", ""},
 		{[]string{"-url", sick.URL}, 1, "the disk is full\n", "503 Service Unavailable"},
-		{[]string{"-url", gone.URL}, 1, "", "refused"},
+		{[]string{"-url", "http://" + freeport.Addr(t)}, 1, "", "refused"},
 		{[]string{"-url", "::"}, 1, "", "missing protocol scheme"},
 		{[]string{"now"}, 2, "", `the argument "now" is not a flag`},
 		{[]string{"-h"}, 0, "", "URL of the console"},

@@ -23,6 +23,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/headgate/headgate/internal/test/freeport"
 )
 
 // reloadable is a gateway with a file of settings.
@@ -378,14 +380,9 @@ func TestFilesAreFollowed(t *testing.T) {
 
 // What has not changed goes on: the log, and what is known of the addresses of an upstream.
 func TestReloadKeepsWhatStays(t *testing.T) {
-	closed, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	closed.Close()
 	dir := t.TempDir()
 	log := filepath.Join(dir, "access.log")
-	list := "upstreams: [{name: a, addresses: ['http://" + closed.Addr().String() + "', '" + says(t, "a") +
+	list := "upstreams: [{name: a, addresses: ['http://" + freeport.Addr(t) + "', '" + says(t, "a") +
 		"'], retry: {attempts: 2}, failures: 1, out: 1h, idle: %d}]\naccess-log: " + log + "\nupstream-timeout: %ds\n"
 	r := configured(t, fmt.Sprintf(list, 1, 60))
 	requests := func() {

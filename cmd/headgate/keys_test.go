@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
-	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/test"
+	"github.com/headgate/headgate/internal/test/freeport"
 	"github.com/headgate/headgate/internal/test/redistest"
 	"github.com/headgate/headgate/keyfuncs"
 	"github.com/headgate/headgate/limiter"
@@ -533,12 +533,7 @@ func TestKeysWithSentinelsAndInACluster(t *testing.T) {
 
 // A Redis that cannot be used is one clear error, whatever the command.
 func TestRedisThatCannotBeUsedIsAnError(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	closed := listener.Addr().String()
-	listener.Close()
+	closed := freeport.Addr(t)
 
 	// A server with a password.
 	server := redistest.Start(t)

@@ -13,20 +13,10 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/test/freeport"
 	"github.com/headgate/headgate/internal/test/redistest"
 	"github.com/headgate/headgate/observe/findings"
 )
-
-// nobody returns an address of the loopback that refuses connections.
-func nobody(t testing.TB) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
-}
 
 func unit() []core.Op {
 	return []core.Op{{Rule: "r", Key: "k", Limit: core.Limit{Quota: 10, Period: time.Hour}, Cost: 1}}
@@ -44,7 +34,7 @@ func TestDialRefusedIsReportedAtOnce(t *testing.T) {
 	for name, o := range rows {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			o.Addr = nobody(t)
+			o.Addr = freeport.Addr(t)
 			c := redis.NewClient(&o)
 			defer c.Close()
 
@@ -191,7 +181,7 @@ func TestDialIsProvenByTheFirstCall(t *testing.T) {
 
 // In a goroutine of the store it would end the process.
 func TestPanicOfAHookIsAnError(t *testing.T) {
-	c := redis.NewClient(&redis.Options{Addr: nobody(t)})
+	c := redis.NewClient(&redis.Options{Addr: freeport.Addr(t)})
 	defer c.Close()
 	c.AddHook(panicking{})
 	s := MustNew(c, Options{Timeout: time.Minute})

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/internal/test"
+	"github.com/headgate/headgate/internal/test/freeport"
 )
 
 func TestMain(m *testing.M) { test.Exit(m.Run()) }
@@ -491,12 +492,7 @@ func TestRedirect(t *testing.T) {
 }
 
 func TestResetWithoutServer(t *testing.T) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ln.Close()
-	wantReset(t, New(t, ln.Addr().String()).Addr)
+	wantReset(t, New(t, freeport.Addr(t)).Addr)
 }
 
 func TestProxyClosed(t *testing.T) {

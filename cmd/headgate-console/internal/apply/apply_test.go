@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
+	"github.com/headgate/headgate/internal/test/freeport"
 )
 
 const (
@@ -354,9 +355,8 @@ func TestApplyWithoutAConsole(t *testing.T) {
 	}
 
 	// Where nothing listens any more, the connection itself is refused.
-	gone := httptest.NewServer(nil)
-	gone.Close()
-	if code, _, bad := w.run("apply", "-url", gone.URL); code != failed || !strings.Contains(bad, "refused") {
+	code, _, bad := w.run("apply", "-url", "http://"+freeport.Addr(t))
+	if code != failed || !strings.Contains(bad, "refused") {
 		t.Errorf("%d %s", code, bad)
 	}
 }

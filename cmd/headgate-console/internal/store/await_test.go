@@ -18,6 +18,7 @@ import (
 	my "github.com/go-sql-driver/mysql"
 
 	"github.com/headgate/headgate/cmd/headgate-console/internal/mariadbtest"
+	"github.com/headgate/headgate/internal/test/freeport"
 )
 
 // A console that is started before its server says once for what it waits, and opens.
@@ -60,9 +61,10 @@ func TestOpenStopsWaiting(t *testing.T) {
 	defer stop()
 
 	// Nothing listens at the address.
+	url := "mysql://u:secret@" + freeport.Addr(t) + "/d"
 	log, opened := make(lines, 1000), make(chan error, 1)
 	go func() {
-		_, err := Open(ctx, Options{URL: "mysql://u:secret@" + deaf(t) + "/d", Wait: true,
+		_, err := Open(ctx, Options{URL: url, Wait: true,
 			Logger: slog.New(slog.NewTextHandler(log, nil))})
 		opened <- err
 		close(log)
@@ -76,14 +78,6 @@ func TestOpenStopsWaiting(t *testing.T) {
 	if err := <-opened; !errors.Is(err, context.Canceled) || errors.Is(err, ErrUnavailable) {
 		t.Error(err)
 	}
-}
-
-// deaf returns an address at which nothing listens.
-func deaf(t *testing.T) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	must(t, l.Close())
-	return l.Addr().String()
 }
 
 // What the server refuses is an error at once, which names the server and shows no password.

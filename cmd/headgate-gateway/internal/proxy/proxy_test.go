@@ -25,6 +25,7 @@ import (
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/quietlog"
 	"github.com/headgate/headgate/internal/test"
+	"github.com/headgate/headgate/internal/test/freeport"
 	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/policy"
 )
@@ -793,12 +794,6 @@ func answers(t *testing.T, g *gate, n int, r func() *http.Request) int {
 }
 
 func TestProxyTellsFailuresApart(t *testing.T) {
-	closed, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	closed.Close()
-
 	hang := make(chan bool)
 	hangs := func(http.ResponseWriter, *http.Request) { <-hang }
 	breaks := func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
@@ -814,8 +809,8 @@ func TestProxyTellsFailuresApart(t *testing.T) {
 		status int
 		text   string
 	}{
-		// The port was free a moment ago, and nothing listens on it.
-		{"refused", beforeURL(t, "http://"+closed.Addr().String(), nil), get, 502, "the upstream refuses connections"},
+		// No process listens on the port, and no other test takes it.
+		{"refused", beforeURL(t, "http://"+freeport.Addr(t), nil), get, 502, "the upstream refuses connections"},
 
 		// The address of broadcast: a connection to it fails at once on every machine.
 		{"no way", beforeURL(t, "http://255.255.255.255", nil), get, 502, "the upstream cannot be reached"},

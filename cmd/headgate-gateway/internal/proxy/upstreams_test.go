@@ -15,18 +15,14 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/upstream"
+	"github.com/headgate/headgate/internal/test/freeport"
 	"github.com/headgate/headgate/policy"
 )
 
 // refuses is an address that refuses connections.
 func refuses(t *testing.T) *url.URL {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return &url.URL{Scheme: "http", Host: l.Addr().String()}
+	return &url.URL{Scheme: "http", Host: freeport.Addr(t)}
 }
 
 // retried puts an address that refuses connections before the upstream, so that each request is

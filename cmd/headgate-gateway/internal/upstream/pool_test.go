@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -14,6 +13,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/internal/test"
+	"github.com/headgate/headgate/internal/test/freeport"
 	"github.com/headgate/headgate/policy"
 )
 
@@ -40,12 +40,7 @@ func named(t *testing.T, name string) *url.URL {
 // closed is an address that refuses connections.
 func closed(t *testing.T) *url.URL {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return &url.URL{Scheme: "http", Host: l.Addr().String()}
+	return &url.URL{Scheme: "http", Host: freeport.Addr(t)}
 }
 
 // table starts a table of upstreams.
