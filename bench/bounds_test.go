@@ -3,11 +3,11 @@ package main
 import (
 	"errors"
 	"math"
-	"os"
-	"os/exec"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/headgate/headgate/internal/test"
 )
 
 // Each row names contenders that there are, which pass their exams and answer as the work expects.
@@ -89,7 +89,7 @@ func TestGuardCountsWhatIsBroken(t *testing.T) {
 
 // Fresh keys keep their slots for a second. Their heap comes back after it, which giveBack checks.
 func TestBytesOfKeysAndTheirReturn(t *testing.T) {
-	if !alone(t) {
+	if !test.Alone(t) {
 		return
 	}
 
@@ -109,24 +109,4 @@ func TestBytesOfKeysAndTheirReturn(t *testing.T) {
 	if err != nil || r.seconds < 1 || r.periods < 1 || r.decisions < 1 {
 		t.Errorf("%+v, %v", r, err)
 	}
-}
-
-// alone says whether the test has the process for itself. If not, it runs in a process of its own,
-// because what other tests leave behind is freed at any time and would count.
-func alone(t *testing.T) bool {
-	const mark = "HEADGATE_BENCH_ALONE"
-	if os.Getenv(mark) == t.Name() {
-		return true
-	}
-
-	program, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := exec.Command(program, "-test.run=^"+t.Name()+"$")
-	c.Env = append(os.Environ(), mark+"="+t.Name())
-	if out, err := c.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	return false
 }

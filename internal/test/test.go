@@ -1,7 +1,7 @@
 // Package test has helpers for the tests of several packages: to leave a test
 // out and report it, to find the programs that a test starts, to find goroutines
-// that tests leave behind, to keep databases in memory, and to measure time without
-// failing because of it.
+// that tests leave behind, to keep databases in memory, to measure time without
+// failing because of it, and to measure the heap in a process of its own.
 package test
 
 // Four variables of the environment control this package:

@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -90,6 +91,10 @@ func TestChild(t *testing.T) {
 		test.Long(t, "it counts to a million")
 	case "program":
 		test.Program(t, "no-such-program", "no-such-package")
+	case "alone":
+		if test.Alone(t) {
+			t.Error("it fails there")
+		}
 	}
 }
 
@@ -154,6 +159,21 @@ func TestSkip(t *testing.T) {
 	// Only the row with the file is listed there: the others went to the standard error.
 	if text, err := os.ReadFile(list); err != nil || string(text) != program {
 		t.Errorf("the file has %q, want %q: %v", text, program, err)
+	}
+}
+
+func TestAlone(t *testing.T) {
+	const parent = "HEADGATE_PARENT"
+	me := strconv.Itoa(os.Getpid())
+	if os.Getenv(parent) == "" {
+		t.Setenv(parent, me)
+	}
+	if test.Alone(t) && os.Getenv(parent) == me {
+		t.Error("it is in the process of the other tests")
+	}
+
+	if _, failed := run(t, "alone"); !failed {
+		t.Error("a failure in a process of its own is lost")
 	}
 }
 

@@ -255,6 +255,7 @@ func BenchmarkNewKeys(b *testing.B) {
 	}
 }
 
+// heap returns the bytes of the heap that are in use. Differences may be below zero.
 func heap() float64 {
 	runtime.GC()
 	runtime.GC()

@@ -32,11 +32,17 @@ func TestSweepKeepsUpWithAStreamOfNewKeys(t *testing.T) {
 }
 
 func TestFloodOfRandomKeysIsBounded(t *testing.T) {
+	if !test.Alone(t) {
+		return
+	}
 	floodWith(t, 100_000, 900_000)
 }
 
 func TestFloodOfTenMillionKeysIsBounded(t *testing.T) {
 	test.Long(t, "it asks for ten million keys")
+	if !test.Alone(t) {
+		return
+	}
 	floodWith(t, 1_000_000, 9_000_000)
 }
 
@@ -63,7 +69,7 @@ func floodWith(t *testing.T, early, flood int) {
 		t.Errorf("%d keys held, want %d and 64 buckets", n, maxKeys)
 	}
 
-	slots, before := size(s), heapInUse()
+	slots, before := size(s), heap()
 
 	// While the flood goes on for twenty minutes, the abusers come every minute and must not slip
 	// in with new slots.
@@ -82,8 +88,8 @@ func floodWith(t *testing.T, early, flood int) {
 	if n := s.Len(); n != maxKeys+64 || size(s) != slots {
 		t.Errorf("%d keys in %d slots after the flood, want %d in %d", n, size(s), maxKeys+64, slots)
 	}
-	if after := heapInUse(); after > before+64<<10 {
-		t.Errorf("the heap grew from %d to %d bytes in the flood", before, after)
+	if after := heap(); after > before+64<<10 {
+		t.Errorf("the heap grew from %.0f to %.0f bytes in the flood", before, after)
 	}
 	checkCounts(t, s)
 
@@ -97,10 +103,14 @@ func floodWith(t *testing.T, early, flood int) {
 
 // A flood whose keys then fill their windows takes less memory than MaxBytes.
 func TestFloodTakesLessMemoryThanMaxBytes(t *testing.T) {
+	if !test.Alone(t) {
+		return
+	}
+
 	const most = 16 << 20
 	c := newClock()
 	for _, l := range []core.Limit{limit("37/1h sliding-window"), limit("37/1h sliding-log"), limit("37/1h")} {
-		before := heapInUse()
+		before := heap()
 		s := MustNew(Options{MaxBytes: most, Clock: c.read, Logger: slog.New(slog.DiscardHandler)})
 
 		// The keys come back over an hour, so the windows and logs of those that are held fill up.
@@ -109,10 +119,11 @@ func TestFloodTakesLessMemoryThanMaxBytes(t *testing.T) {
 			c.move(4 * time.Minute)
 		}
 
-		if took := heapInUse() - before; took > most {
-			t.Errorf("%v: %d keys take %d bytes of %d", l, s.Len(), took, most)
+		took := heap() - before
+		if took > most {
+			t.Errorf("%v: %d keys take %.0f bytes of %d", l, s.Len(), took, most)
 		}
-		t.Logf("%v: %d keys, %d bytes reckoned, %d in the heap", l, s.Len(), s.Bytes(), heapInUse()-before)
+		t.Logf("%v: %d keys, %d bytes reckoned, %.0f in the heap", l, s.Len(), s.Bytes(), took)
 		checkCounts(t, s)
 		runtime.KeepAlive(s)
 	}
@@ -120,12 +131,18 @@ func TestFloodTakesLessMemoryThanMaxBytes(t *testing.T) {
 
 // A ban stays while fresh keys, and keys with strikes, fill the store.
 func TestBanSurvivesAFlood(t *testing.T) {
+	if !test.Alone(t) {
+		return
+	}
 	banFlood(t, Options{MaxKeys: 1 << 12}, 200_000)
 	banFlood(t, Options{MaxBytes: MinBytes}, 200_000)
 }
 
 func TestBanSurvivesAFloodOfTwoMillionKeys(t *testing.T) {
 	test.Long(t, "it asks for two million keys, three times each")
+	if !test.Alone(t) {
+		return
+	}
 	banFlood(t, Options{MaxKeys: 1 << 17}, 2_000_000)
 	banFlood(t, Options{MaxBytes: 16 << 20}, 2_000_000)
 }
@@ -135,7 +152,7 @@ func banFlood(t *testing.T, o Options, keys int) {
 	t.Helper()
 	c := newClock()
 	o.Clock, o.Logger = c.read, slog.New(slog.DiscardHandler)
-	before := heapInUse()
+	before := heap()
 	s := MustNew(o)
 
 	l := limit("1/1h fixed-window")
@@ -178,7 +195,7 @@ func banFlood(t *testing.T, o Options, keys int) {
 	if o.MaxBytes > 0 {
 		most = o.MaxBytes
 	}
-	took := int64(heapInUse() - before)
+	took := int64(heap() - before)
 
 	if s.Len() > int(s.maxKeys)+len(s.shards) || s.Bytes() > most || took > most || banned == 0 {
 		t.Errorf("%d of %d keys, %d bytes reckoned and %d in the heap of %d, %d bans", s.Len(), s.maxKeys, s.Bytes(),
@@ -186,12 +203,4 @@ func banFlood(t *testing.T, o Options, keys int) {
 	}
 	t.Logf("%d keys, %d bytes reckoned, %d in the heap, %d bans", s.Len(), s.Bytes(), took, banned)
 	runtime.KeepAlive(s)
-}
-
-func heapInUse() uint64 {
-	runtime.GC()
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return m.HeapAlloc
 }

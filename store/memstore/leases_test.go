@@ -11,6 +11,7 @@ import (
 	"unsafe"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/test"
 )
 
 // leaseID is the id of lease i.
@@ -124,6 +125,10 @@ func TestLeasesOfALimitThatIsNotInterned(t *testing.T) {
 
 // A key that has once held many leases takes little memory when few are held.
 func TestLeasesGiveTheirMemoryBack(t *testing.T) {
+	if !test.Alone(t) {
+		return
+	}
+
 	s, c := newStore(t, 0)
 	oneShard(s)
 	l := limit("10000 concurrent ttl=1h")
@@ -252,6 +257,10 @@ func TestBytesOfLeasesAreThoseOfTheHeap(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it fills 100 MB")
 	}
+	if !test.Alone(t) {
+		return
+	}
+
 	for _, row := range []struct{ leases, keys int }{{0, 350_000}, {1, 350_000}, {3, 350_000}, {100, 20_000}} {
 		before := heap()
 		s := MustNew(Options{MaxKeys: row.keys, Clock: newClock().read})
