@@ -12,7 +12,9 @@ package test
 //	HEADGATE_SKIPPED=F  appends a line to the file F for each test that was left out
 
 import (
+	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"testing"
@@ -57,6 +59,18 @@ func wait(find func() error, patience time.Duration) (err error) {
 		}
 	}
 	return err
+}
+
+// Patiently calls f again, for up to a minute, while its error is that it was late: a function that
+// gives itself a second may take longer on a busy machine. It returns what f returned last.
+func Patiently[T any](f func() (T, error)) (v T, err error) {
+	for begun := time.Now(); time.Since(begun) < time.Minute; {
+		v, err = f()
+		if late := net.Error(nil); !errors.As(err, &late) || !late.Timeout() {
+			break
+		}
+	}
+	return v, err
 }
 
 // Skip leaves the test out for the reason, and reports it on the standard error

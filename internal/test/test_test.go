@@ -1,7 +1,9 @@
 package test_test
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -57,6 +59,34 @@ func TestWait(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What was late is asked for again, and another error is not.
+func TestPatiently(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asked, broken := 0, errors.New("it is broken")
+		ask := func(late int, last error) (int, error) {
+			asked = 0
+			return test.Patiently(func() (int, error) {
+				if asked++; asked <= late {
+					time.Sleep(time.Second)
+					return 0, fmt.Errorf("stats: %w", context.DeadlineExceeded)
+				}
+				return 7, last
+			})
+		}
+
+		// A late call takes a second, so that there are sixty in a minute.
+		if n, err := ask(59, nil); n != 7 || err != nil || asked != 60 {
+			t.Errorf("after 59 times: %d, %v, asked %d times", n, err, asked)
+		}
+		if _, err := ask(1, broken); err != broken || asked != 2 {
+			t.Errorf("%v, asked %d times", err, asked)
+		}
+		if _, err := ask(100, nil); !errors.Is(err, context.DeadlineExceeded) || asked != 60 {
+			t.Errorf("always late: %v, asked %d times", err, asked)
+		}
+	})
 }
 
 func TestMemoryDir(t *testing.T) {
@@ -163,6 +193,7 @@ func TestSkip(t *testing.T) {
 }
 
 func TestAlone(t *testing.T) {
+	// The process of the test alone has this variable from the one that started it.
 	const parent = "HEADGATE_PARENT"
 	me := strconv.Itoa(os.Getpid())
 	if os.Getenv(parent) == "" {

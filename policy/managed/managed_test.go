@@ -148,7 +148,7 @@ func TestLimitsWorkUnderTheDocumentedPermissions(t *testing.T) {
 	}
 
 	// The counts of 3 passed and 2 refused requests were written by Close.
-	minutes, err := stats.Read(t.Context(), admin, "hg:", "shop")
+	minutes, err := readMinutes(t, admin, "hg:")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,7 +157,7 @@ func TestLimitsWorkUnderTheDocumentedPermissions(t *testing.T) {
 		t.Errorf("the page shows %+v, want %+v", got, want)
 	}
 	wantTop(t, admin)
-	if near, err := stats.ReadNear(t.Context(), admin, "hg:", "shop"); err != nil || len(near) != 1 ||
+	if near, err := readNear(t, admin, "hg:"); err != nil || len(near) != 1 ||
 		near[0].Policy != "visitors" || near[0].Key != "127.0.0.1" {
 		t.Errorf("near their limits: %v, %v", near, err)
 	}
@@ -198,6 +198,25 @@ func readOverrides(t *testing.T, admin, client redis.UniversalClient) {
 	}
 }
 
+// These read what is counted for the page.
+func readMinutes(t *testing.T, client redis.UniversalClient, prefix string) ([]stats.Minute, error) {
+	return test.Patiently(func() ([]stats.Minute, error) {
+		return stats.Read(t.Context(), client, prefix, "shop")
+	})
+}
+
+func readNear(t *testing.T, client redis.UniversalClient, prefix string) ([]stats.NearKey, error) {
+	return test.Patiently(func() ([]stats.NearKey, error) {
+		return stats.ReadNear(t.Context(), client, prefix, "shop")
+	})
+}
+
+func readTop(t *testing.T, client redis.UniversalClient, prefix string) (stats.Top, error) {
+	return test.Patiently(func() (stats.Top, error) {
+		return stats.ReadTop(t.Context(), client, prefix, "shop")
+	})
+}
+
 // permitAsDocumented adds the user limiter with the permissions that docs/redis.md lists.
 func permitAsDocumented(t *testing.T, admin redis.UniversalClient) {
 	t.Helper()
@@ -216,7 +235,7 @@ func permitAsDocumented(t *testing.T, admin redis.UniversalClient) {
 
 func wantTop(t *testing.T, admin redis.UniversalClient) {
 	t.Helper()
-	top, err := stats.ReadTop(t.Context(), admin, "hg:", "shop")
+	top, err := readTop(t, admin, "hg:")
 	if err != nil || len(top.Rules) != 1 || top.Instances != 1 {
 		t.Fatalf("%+v, %v", top, err)
 	}
@@ -235,10 +254,10 @@ func TestLimitsPublishNoKeysByDefault(t *testing.T) {
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if top, err := stats.ReadTop(t.Context(), client, "a:", "shop"); err != nil || top.Instances != 0 {
+	if top, err := readTop(t, client, "a:"); err != nil || top.Instances != 0 {
 		t.Errorf("%+v, %v", top, err)
 	}
-	if near, err := stats.ReadNear(t.Context(), client, "a:", "shop"); err != nil || len(near) != 0 {
+	if near, err := readNear(t, client, "a:"); err != nil || len(near) != 0 {
 		t.Errorf("%v, %v", near, err)
 	}
 }
@@ -262,7 +281,7 @@ func TestLimitsAreCountedForThePage(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	minutes, err := stats.Read(t.Context(), client, "a:", "shop")
+	minutes, err := readMinutes(t, client, "a:")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/headgate/headgate/internal/test"
 	"github.com/headgate/headgate/internal/test/redistest"
 	"github.com/headgate/headgate/observe/topkeys"
 	"github.com/headgate/headgate/policy/stats"
@@ -32,8 +33,9 @@ func readMinutes(
 ) (before, last topkeys.Summary) {
 	t.Helper()
 	flush(t, r)
-	list, err := stats.ReadMinuteKeys(t.Context(), client, prefix, "shop", "p",
-		until.Add(-2*time.Minute), 2)
+	list, err := test.Patiently(func() ([]topkeys.Summary, error) {
+		return stats.ReadMinuteKeys(t.Context(), client, prefix, "shop", "p", until.Add(-2*time.Minute), 2)
+	})
 	if err != nil || len(list) != 2 {
 		t.Fatal(list, err)
 	}
@@ -142,7 +144,9 @@ func TestMinuteKeysOfAnotherProgram(t *testing.T) {
 	client, prefix := dial(t, redistest.Addr(t)), redistest.Prefix(t)
 	name := prefix + "{stats:shop}:keys:" + strconv.FormatInt(noon.Unix()/60, 10) + ":p"
 	read := func() ([]topkeys.Summary, error) {
-		return stats.ReadMinuteKeys(t.Context(), client, prefix, "shop", "p", noon, 1)
+		return test.Patiently(func() ([]topkeys.Summary, error) {
+			return stats.ReadMinuteKeys(t.Context(), client, prefix, "shop", "p", noon, 1)
+		})
 	}
 
 	for _, fields := range [][]any{{"n", "x"}, {"n", -1}, {"=a", "1e9"}, {"f", "9223372036854775807"}, {"", -1}} {

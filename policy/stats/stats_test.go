@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"maps"
 	"math"
-	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -56,14 +55,21 @@ func event(rule string, v events.Verdict) *events.Request {
 // read returns the last minutes.
 func read(t testing.TB, client redis.UniversalClient, prefix string) []stats.Minute {
 	t.Helper()
-	minutes, err := stats.Read(t.Context(), client, prefix, "shop")
-	for late := net.Error(nil); errors.As(err, &late) && late.Timeout(); { // on a busy machine
-		minutes, err = stats.Read(t.Context(), client, prefix, "shop")
-	}
+	minutes, err := test.Patiently(func() ([]stats.Minute, error) {
+		return stats.Read(t.Context(), client, prefix, "shop")
+	})
 	if err != nil || len(minutes) != stats.Minutes {
 		t.Fatalf("%d minutes, %v", len(minutes), err)
 	}
 	return minutes
+}
+
+// readAt reads a minute.
+func readAt(t testing.TB, client redis.UniversalClient, prefix string, at time.Time) ([]stats.Minute, error) {
+	t.Helper()
+	return test.Patiently(func() ([]stats.Minute, error) {
+		return stats.ReadMinutes(t.Context(), client, prefix, "shop", []time.Time{at})
+	})
 }
 
 // total returns the decisions of the last minutes by policy, and all requests.
@@ -573,7 +579,7 @@ func TestReadSaysWhenMinutesChanged(t *testing.T) {
 	}
 	for _, score := range []float64{math.Inf(1), math.Inf(-1), -1, 1 << 53} { // no recorder writes those
 		client.ZAdd(t.Context(), changes, redis.Z{Score: score, Member: at})
-		minutes, err := stats.ReadMinutes(t.Context(), client, prefix, "shop", []time.Time{time.Unix(at*60, 0)})
+		minutes, err := readAt(t, client, prefix, time.Unix(at*60, 0))
 		if err != nil || !minutes[0].Changed.IsZero() || minutes[0].Requests.Total() == 0 {
 			t.Errorf("%v: %v %v", score, minutes, err)
 		}
@@ -599,9 +605,12 @@ func TestReadMinutesIsBounded(t *testing.T) {
 		}
 	}
 
-	minutes, err := stats.ReadMinutes(t.Context(), client, prefix, "shop", []time.Time{at})
-	if err != nil || len(minutes) != 1 || len(minutes[0].Policies) != stats.MaxFields {
-		t.Fatalf("%d minutes, %d policies, want %d; %v", len(minutes), len(minutes[0].Policies), stats.MaxFields, err)
+	minutes, err := readAt(t, client, prefix, at)
+	if err != nil || len(minutes) != 1 {
+		t.Fatal(len(minutes), err)
+	}
+	if n := len(minutes[0].Policies); n != stats.MaxFields {
+		t.Errorf("%d policies, want %d", n, stats.MaxFields)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/headgate/headgate/internal/test"
 	"github.com/headgate/headgate/internal/test/redistest"
 	"github.com/headgate/headgate/observe/events"
 	"github.com/headgate/headgate/policy/stats"
@@ -15,8 +16,11 @@ import (
 // readTens returns the last minutes with their tens.
 func readTens(t *testing.T, client redis.UniversalClient, prefix string) []stats.Minute {
 	t.Helper()
-	minutes := read(t, client, prefix)
-	if err := stats.ReadTens(t.Context(), client, prefix, "shop", minutes); err != nil {
+	minutes, err := test.Patiently(func() ([]stats.Minute, error) {
+		minutes := read(t, client, prefix)
+		return minutes, stats.ReadTens(t.Context(), client, prefix, "shop", minutes)
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
 	return minutes

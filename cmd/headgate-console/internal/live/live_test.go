@@ -16,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate/cmd/headgate-console/internal/collect"
+	"github.com/headgate/headgate/internal/test"
 	"github.com/headgate/headgate/internal/test/redistest"
 	"github.com/headgate/headgate/observe/events"
 	"github.com/headgate/headgate/observe/topkeys"
@@ -322,15 +323,19 @@ func TestViewOfRedis(t *testing.T) {
 		if err := recorder.Flush(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if before, err = v.read(t.Context(), "a", before); err != nil {
+		before, err = test.Patiently(func() (window, error) { return v.read(t.Context(), "a", before) })
+		if err != nil {
 			t.Fatal(err)
 		}
 
 		// The window that is carried on has to be what a fresh reading has.
-		want, err := stats.ReadMinutes(t.Context(), client, prefix, "a", starts(before.minutes))
-		if err == nil {
-			err = stats.ReadTens(t.Context(), client, prefix, "a", want)
-		}
+		want, err := test.Patiently(func() ([]stats.Minute, error) {
+			want, err := stats.ReadMinutes(t.Context(), client, prefix, "a", starts(before.minutes))
+			if err != nil {
+				return nil, err
+			}
+			return want, stats.ReadTens(t.Context(), client, prefix, "a", want)
+		})
 		if err != nil || !reflect.DeepEqual(untimed(t, before.minutes), untimed(t, want)) {
 			t.Fatalf("%d: %v, want %v; %v", i, before.minutes, want, err)
 		}

@@ -87,7 +87,9 @@ func TestFormSaysWhatWouldBeRefused(t *testing.T) {
 	defer client.Close()
 	w := newWorld(t)
 	w.keys = func(ctx context.Context, app, policy string, from time.Time, n int) ([]topkeys.Summary, error) {
-		return stats.ReadMinuteKeys(ctx, client, prefix, app, policy, from, n)
+		return test.Patiently(func() ([]topkeys.Summary, error) {
+			return stats.ReadMinuteKeys(context.WithoutCancel(ctx), client, prefix, app, policy, from, n)
+		})
 	}
 
 	// The policy is two hours old.

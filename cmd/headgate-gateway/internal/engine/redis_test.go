@@ -148,7 +148,9 @@ func TestPublishedPoliciesChangeWhileInUse(t *testing.T) {
 
 	// One of the first limit and three more of the second were allowed.
 	until(t, "the outcomes are counted for the page", func() bool {
-		minutes, err := stats.Read(t.Context(), client, prefix, "shop")
+		minutes, err := test.Patiently(func() ([]stats.Minute, error) {
+			return stats.Read(t.Context(), client, prefix, "shop")
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
