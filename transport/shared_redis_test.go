@@ -112,7 +112,7 @@ func worker(t *testing.T, addr, prefix, limit string) *http.Client {
 	t.Helper()
 	c := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true})
 	t.Cleanup(func() { c.Close() })
-	store, err := redisstore.New(c, redisstore.Options{Prefix: prefix, Timeout: 2 * time.Second})
+	store, err := redisstore.New(c, redisstore.Options{Prefix: prefix, Timeout: 10 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

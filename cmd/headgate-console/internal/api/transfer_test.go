@@ -33,7 +33,7 @@ func TestPlaceOfAnImportIsFreeBeforeTheAnswer(t *testing.T) {
 	r := request{"POST", "/api/import/plan", object{"policies": []any{}}, nil}.build(w.cast["owner"])
 	w.api.ServeHTTP(told{httptest.NewRecorder(), func() {
 		answers++
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
 		done, err := w.AdmitImport(ctx, owner, false)
 		if err != nil {
