@@ -143,7 +143,7 @@ func TestFrozenServerCostsAtMostTheTimeout(t *testing.T) {
 // The same in fake time, to the nanosecond: the server is the far end of a pipe.
 func TestSilentServerCostsExactlyTheTimeout(t *testing.T) {
 	for _, heeds := range []bool{true, false} {
-		synctest.Test(t, func(t *testing.T) {
+		inBubble(t, func(t *testing.T) {
 			c := redis.NewClient(&redis.Options{
 				Addr: "127.0.0.1:1", ContextTimeoutEnabled: heeds, MaxRetries: -1, ReadTimeout: time.Minute,
 				DialerRetries: 1,
@@ -188,7 +188,7 @@ func TestContextThatIsDoneSendsNothing(t *testing.T) {
 
 // The error does not say that the port was refused, so another attempt may succeed.
 func TestFailedDialIsTriedAgainUntilTheTimeout(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		failed := &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("no route to host")}
 		var dials atomic.Int64
 		c := redis.NewClient(&redis.Options{

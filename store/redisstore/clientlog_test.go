@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -17,7 +16,7 @@ import (
 )
 
 func TestClientLoggerSaysEachKindOfLineOnceInTenSeconds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		var out test.Log
 
 		plain := slog.New(slog.NewTextHandler(&out,
@@ -71,7 +70,7 @@ func (*dialling) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 // use it while the server cannot be dialled. So the line is said once, and the client does not
 // begin to dial once a second only.
 func TestClientDialsAServerThatRefusesOnlyForTheFirstCall(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		d, client := &doorman{refuses: true}, new(dialling)
 		c := clients["one server"](d.dial)
 		c.AddHook(client)

@@ -12,7 +12,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -138,7 +137,7 @@ func TestClusterStepsOfABusySubjectShareCalls(t *testing.T) {
 // The steps of a slot wait for those of their slot alone, and nothing is kept of
 // it once they are decided.
 func TestClusterSlotsAreQueuedApart(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		// The server takes its time for each call, so steps pile up behind it.
 		f := &fake{wait: slow}
 		s := faked(t, f, Options{})

@@ -15,7 +15,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -173,7 +172,7 @@ func (f *far) distant(t *testing.T, o Options, client func() redis.UniversalClie
 	t.Helper()
 
 	f.greeted, f.loaded = map[string]int{}, map[string]bool{}
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		c := client()
 		run(t, MustNew(c, o))
 		c.Close()
@@ -389,7 +388,7 @@ func TestTrialsMeetAServerThatHangsInTurn(t *testing.T) {
 		"a client without deadline": {ignores: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
 				h := &hanging{panics: row.panics}
 				c := redis.NewClient(&redis.Options{Addr: east, ContextTimeoutEnabled: !row.ignores,
 					Dialer: new(fake).dial})

@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -80,7 +79,7 @@ func TestReadGoesOnForAsLongAsItsDeadlineWasNoticedLate(t *testing.T) {
 		{"never, late each time", never, []time.Duration{40 * ms, 30 * ms, 20 * ms}, 190 * ms, false, 120 * ms, true},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
 				time.Sleep(ms)
 				start := time.Now()
 				under := &starved{arrives: start.Add(row.arrives), lates: row.lates}
@@ -118,7 +117,7 @@ func TestReadGoesOnForAsLongAsItsDeadlineWasNoticedLate(t *testing.T) {
 
 // A read that is to end at once does.
 func TestReadWithAnOldDeadlineIsNotGivenMore(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		time.Sleep(time.Second)
 		c := withPatience(&starved{arrives: time.Now().Add(time.Hour)}, func() time.Duration { return 50 * ms })
 		start := time.Now()

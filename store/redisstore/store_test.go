@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
@@ -32,6 +34,21 @@ func mini(t testing.TB) *miniredis.Miniredis {
 		test.Skip(t, "miniredis has integers of 32 bits on this platform")
 	}
 	return miniredis.RunT(t)
+}
+
+// inBubble runs f in fake time, with clients whose callers may wait for a connection. go-redis keeps
+// the timers of such waits for the whole process. One of real time would keep the time of the bubble
+// from passing, and one of the bubble ends a process that uses it outside: so none may be left, before
+// and after. A collection frees what was not used since the one before.
+func inBubble(t *testing.T, f func(t *testing.T)) {
+	t.Helper()
+	forget := func() {
+		runtime.GC()
+		runtime.GC()
+	}
+	forget()
+	defer forget()
+	synctest.Test(t, f)
 }
 
 func connect(t testing.TB, addr string) *redis.Client {

@@ -234,7 +234,7 @@ func TestCertificateIsNamedInTheFirstError(t *testing.T) {
 		}
 		for kind, client := range clients {
 			t.Run(name+", "+kind, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
+				inBubble(t, func(t *testing.T) {
 					d := &doorman{config: &tls.Config{Certificates: []tls.Certificate{certificate}}, trusts: pool}
 					c := client(d.dial)
 					s := MustNew(c, Options{})
@@ -286,7 +286,7 @@ func TestServerThatTurnsClientsAwayIsAskedNowAndThen(t *testing.T) {
 	for name, row := range rows {
 		for kind, client := range clients {
 			t.Run(name+", "+kind, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
+				inBubble(t, func(t *testing.T) {
 					d := &doorman{answer: row.answer, closes: row.is == ErrTooManyClients}
 					c := client(d.dial)
 					s := MustNew(c, Options{})
@@ -336,7 +336,7 @@ func TestServerThatHangsMeetsFewConnections(t *testing.T) {
 		"in TLS":          {&tls.Config{}, 8, 4},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
 				d := &doorman{config: row.config, hangs: true}
 				c := clients["one server"](d.dial)
 				// With a longer one the trials of a server that was never heard are longer too.

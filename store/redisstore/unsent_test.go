@@ -67,7 +67,7 @@ func isUnsent(err error) bool {
 func TestErrorSaysWhetherAStepWasSent(t *testing.T) {
 	for name, row := range fates {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
 				// The store's own error, once.
 				s := fated(t, &fake{wait: row.wait})
 				defer time.Sleep(time.Minute)
@@ -81,7 +81,7 @@ func TestErrorSaysWhetherAStepWasSent(t *testing.T) {
 
 			// The same failure under a failover, of which a refund must survive exactly if it was
 			// not carried out.
-			synctest.Test(t, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
 				s := fated(t, &fake{wait: row.wait})
 				defer time.Sleep(time.Minute)
 				f := failover.MustNew(s, failover.Options{Fallback: memstore.MustNew(memstore.Options{}),
@@ -175,7 +175,7 @@ func TestStepOfSeveralSubjectsMayHaveBeenSentInPart(t *testing.T) {
 // A server that loads until the time is over is named as the cause, also if the last call
 // found no time at all.
 func TestErrorAfterARetryNamesTheCauseBefore(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		// The first call hears that the server loads, and the second nothing.
 		s := faked(t, &fake{wait: func(ctx context.Context, n int) error {
 			if n == 1 {
@@ -209,7 +209,7 @@ func TestStepWhoseCallerHasLeftTellsItsDecisions(t *testing.T) {
 		"followed after it has failed":   {follow: 100 * ms, fails: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
 				s := fated(t, &fake{wait: func(ctx context.Context, n int) error {
 					if n <= maxBatches {
 						return after(ctx, 10*ms)
