@@ -36,10 +36,10 @@ func mini(t testing.TB) *miniredis.Miniredis {
 	return miniredis.RunT(t)
 }
 
-// inBubble runs f in fake time, with clients whose callers may wait for a connection. go-redis keeps
-// the timers of such waits for the whole process. One of real time would keep the time of the bubble
-// from passing, and one of the bubble ends a process that uses it outside: so none may be left, before
-// and after. A collection frees what was not used since the one before.
+// inBubble runs f in fake time, with clients whose callers may wait for a connection. go-redis
+// keeps the timers of such waits for the whole process. One of real time would keep the time of the
+// bubble from passing, and one of the bubble ends a process that uses it outside: so none may be
+// left, before and after. A collection frees what was not used since the one before.
 func inBubble(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
 	forget := func() {
