@@ -2,6 +2,7 @@ package failover
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -189,5 +190,87 @@ func TestLateLease(t *testing.T) {
 		wantRemaining(t, l.fake, granted, 1)
 		one(t, s, granted.Refund(d))
 		wantRemaining(t, l.fake, granted, 2)
+	})
+}
+
+// A caller without a fallback gets an error, so what its step is charged later goes back: once, and
+// nothing of a step that is refused.
+func TestLateChargeOfAStepThatFailedGoesBack(t *testing.T) {
+	for name, store := range map[string]func(*testing.T, *later) core.Store{
+		"no fallback": func(t *testing.T, l *later) core.Store { return over(t, l, Options{}) },
+		"strict":      func(t *testing.T, l *later) core.Store { return over(t, l, Options{Fallback: memory()}).Strict() },
+	} {
+		for _, text := range slowly {
+			t.Run(name+" "+text, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					l, op := newLater(false), take(t, "k", text, 1)
+					s := store(t, l)
+
+					// Forty are charged late, of which thirty are granted.
+					for range 40 {
+						if err := s.Apply(t.Context(), []core.Op{op}, make([]core.Decision, 1)); !errors.Is(err, errBusy) {
+							t.Fatal(err)
+						}
+					}
+					wantRemaining(t, l.fake, op, 30)
+					for _, tell := range l.tells {
+						tell()
+					}
+					wantRemaining(t, l.fake, op, 0)
+
+					l.late.Store(false)
+					time.Sleep(time.Second)
+					synctest.Wait()
+					wantRemaining(t, l.fake, op, 30)
+				})
+			})
+		}
+	}
+}
+
+// A Debit that the primary decides late is the one that the fallback has carried out, and is charged
+// once. Without a fallback it stays charged.
+func TestLateDebitIsChargedOnce(t *testing.T) {
+	for name, options := range map[string]func() Options{
+		"fallback": func() Options { return Options{Fallback: memory()} }, "none": func() Options { return Options{} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l, op := newLater(false), take(t, "k", slowly[0], 5)
+				op.Verb = core.Debit
+				s := over(t, l, options())
+
+				_ = s.Apply(t.Context(), []core.Op{op}, make([]core.Decision, 1))
+				l.tellAll()
+				l.late.Store(false)
+				time.Sleep(time.Second)
+
+				op.Verb = core.Take
+				one(t, s, op)
+				synctest.Wait()
+				time.Sleep(time.Second)
+				wantRemaining(t, l.fake, op, 20)
+			})
+		})
+	}
+}
+
+// A step whose caller has left by itself stays charged: a client that leaves is not one that was
+// told something else.
+func TestLateChargeOfACallerThatHasLeftStays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, op := newLater(false), take(t, "k", slowly[0], 1)
+		s := over(t, l, Options{})
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+
+		if err := s.Apply(ctx, []core.Op{op}, make([]core.Decision, 1)); err == nil {
+			t.Fatal("no error")
+		}
+		l.tellAll()
+		l.late.Store(false)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		wantRemaining(t, l.fake, op, 29)
 	})
 }

@@ -187,14 +187,14 @@ func (m *mirror) follow(err error, granted bool) {
 	}
 }
 
-// settleLate settles the primary's late decisions. Their charges pay for what the keys owe.
-// Nobody was served for the rest, which goes back. A lease that the fallback has granted
-// instead is the same one, and ends with its request.
+// settleLate settles the primary's late decisions. Their charges pay for what the keys owe. The rest
+// of a Take goes back, as its caller was told otherwise, and that of a Debit stays, as it was used. A
+// lease that the fallback has granted instead is the same one, and ends with its request.
 func (m *mirror) settleLate(ops []core.Op, out []core.Decision, granted bool) {
 	var undo []core.Op
 	for i := range ops {
 		op, d := &ops[i], &out[i]
-		if op.Verb != core.Take || d.Taken == 0 || op.Limit.Leased() && granted {
+		if !charges(op) || d.Taken == 0 || op.Limit.Leased() && granted {
 			continue
 		}
 
@@ -202,7 +202,7 @@ func (m *mirror) settleLate(ops []core.Op, out []core.Decision, granted bool) {
 		if !op.Limit.Leased() {
 			unpaid -= m.owed.pay(op, unpaid-d.FromCredit, d)
 		}
-		if unpaid > 0 {
+		if unpaid > 0 && op.Verb == core.Take {
 			back := op.Refund(*d)
 			back.Cost = unpaid
 			undo = append(undo, back)

@@ -109,7 +109,11 @@ func (s *Store) Apply(ctx context.Context, ops []core.Op, out []core.Decision) e
 	}
 
 	err := s.ask(ctx, r, ops, ops, out)
-	if err == nil || s.mirror.fallback == nil || !isPrimaryFault(ctx, err) {
+	if err == nil || !isPrimaryFault(ctx, err) {
+		return err
+	}
+	if s.mirror.fallback == nil {
+		s.mirror.follow(err, false)
 		return err
 	}
 
@@ -210,9 +214,14 @@ func (s *Store) Strict() core.Store { return strict{s} }
 
 type strict struct{ store *Store }
 
-// Apply asks the primary.
+// Apply asks the primary. What a step that fails is charged all the same goes back if its decision
+// comes yet.
 func (s strict) Apply(ctx context.Context, ops []core.Op, out []core.Decision) error {
-	return s.store.ask(ctx, s.store.primary.routeOf(ops), ops, ops, out)
+	err := s.store.ask(ctx, s.store.primary.routeOf(ops), ops, ops, out)
+	if err != nil && isPrimaryFault(ctx, err) {
+		s.store.mirror.follow(err, false)
+	}
+	return err
 }
 
 // Fallback is a side of [Store.Back], or nil if there is no fallback. It returns a store that
