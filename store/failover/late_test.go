@@ -198,7 +198,9 @@ func TestLateLease(t *testing.T) {
 func TestLateChargeOfAStepThatFailedGoesBack(t *testing.T) {
 	for name, store := range map[string]func(*testing.T, *later) core.Store{
 		"no fallback": func(t *testing.T, l *later) core.Store { return over(t, l, Options{}) },
-		"strict":      func(t *testing.T, l *later) core.Store { return over(t, l, Options{Fallback: memory()}).Strict() },
+		"strict": func(t *testing.T, l *later) core.Store {
+			return over(t, l, Options{Fallback: memory()}).Strict()
+		},
 	} {
 		for _, text := range slowly {
 			t.Run(name+" "+text, func(t *testing.T) {
@@ -208,7 +210,8 @@ func TestLateChargeOfAStepThatFailedGoesBack(t *testing.T) {
 
 					// Forty are charged late, of which thirty are granted.
 					for range 40 {
-						if err := s.Apply(t.Context(), []core.Op{op}, make([]core.Decision, 1)); !errors.Is(err, errBusy) {
+						err := s.Apply(t.Context(), []core.Op{op}, make([]core.Decision, 1))
+						if !errors.Is(err, errBusy) {
 							t.Fatal(err)
 						}
 					}
@@ -228,8 +231,8 @@ func TestLateChargeOfAStepThatFailedGoesBack(t *testing.T) {
 	}
 }
 
-// A Debit that the primary decides late is the one that the fallback has carried out, and is charged
-// once. Without a fallback it stays charged.
+// A Debit that the primary decides late is the one that the fallback has carried out, and is
+// charged once. Without a fallback it stays charged.
 func TestLateDebitIsChargedOnce(t *testing.T) {
 	for name, options := range map[string]func() Options{
 		"fallback": func() Options { return Options{Fallback: memory()} }, "none": func() Options { return Options{} },

@@ -187,9 +187,9 @@ func (m *mirror) follow(err error, granted bool) {
 	}
 }
 
-// settleLate settles the primary's late decisions. Their charges pay for what the keys owe. The rest
-// of a Take goes back, as its caller was told otherwise, and that of a Debit stays, as it was used. A
-// lease that the fallback has granted instead is the same one, and ends with its request.
+// settleLate settles the primary's late decisions. Their charges pay for what the keys owe. The
+// rest of a Take goes back, as its caller was told otherwise, and that of a Debit stays, as it was
+// used. A lease that the fallback has granted instead is the same one, and ends with its request.
 func (m *mirror) settleLate(ops []core.Op, out []core.Decision, granted bool) {
 	var undo []core.Op
 	for i := range ops {
