@@ -103,7 +103,7 @@ func (d *dispatcher) decideAlone(ctx context.Context, v *server, now, deadline t
 	err := d.send(ctx, b)
 
 	if err != nil {
-		err = d.servers.judged(v, now, deadline, err)
+		err = d.failAlone(d.servers.judged(v, now, deadline, err), ops)
 	}
 
 	if d.notifier.listeners.Hooks().StoreCall != nil {
@@ -118,6 +118,23 @@ func (d *dispatcher) decideAlone(ctx context.Context, v *server, now, deadline t
 	b.clear()
 	d.batches.Put(b)
 	return err
+}
+
+// failAlone returns the error of a caller whose call failed with err. It leads to the decisions of
+// the step if the reply comes yet.
+func (d *dispatcher) failAlone(err error, ops []core.Op) error {
+	var call *lateCall
+	if !errors.As(err, &call) || call.conn == nil {
+		return err
+	}
+
+	w := keepFailed(ops)
+	late := claimReply(&d.queue, err, []*waiter{w})
+	if late == nil {
+		return err
+	}
+	go late.tell(&d.queue)
+	return w.err
 }
 
 // await waits until w, which came now, is done, until the deadline and no longer than ctx
@@ -215,8 +232,10 @@ func (d *dispatcher) serve(l *lane) {
 
 		err := d.sendTogether(b, v, begun)
 		ended := time.Since(begun)
+		var late *lateReply
 		if err != nil {
 			b.fail(err)
+			late = claimReply(&d.queue, err, b.waiters)
 		} else {
 			took = ended
 		}
@@ -225,6 +244,10 @@ func (d *dispatcher) serve(l *lane) {
 		d.notifier.notifyCall(b, steps, ops, ended, err)
 		d.deliver(b)
 		d.leaveUntold(v, b, err)
+		if late != nil {
+			go late.tell(&d.queue)
+		}
+
 		// A caller that is woken now may ask again at once, and then shares the
 		// next call.
 		runtime.Gosched()
@@ -402,8 +425,8 @@ func leftAt(was stage, err error, w *waiter, q *queue) error {
 	return &pendingError{err, w, q}
 }
 
-// pendingError is the error of a step that was sent, and whose answer its caller did not
-// wait for.
+// pendingError is the error of a step that was sent, and whose answer may come yet, although its
+// caller has left, or its call has ended.
 type pendingError struct {
 	err    error
 	waiter *waiter

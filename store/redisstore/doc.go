@@ -16,7 +16,8 @@
 // A step is decided by one Lua script in one round trip, at the server's own time. Every key that
 // it writes has a time to live. A call ends at its deadline. A script is called again only after
 // an error which proves that it did not run: if a reply is late or lost, the step may have been
-// charged, once.
+// charged, once. If the reply comes within a second, the units of a caller that was answered
+// otherwise go back.
 //
 // A limiter over a store has a memory behind it, which decides what Redis does not decide in
 // time: this instance's part of each limit. [Store.Back] says how instances are counted.

@@ -132,8 +132,9 @@ func (e *callError) Call() uint64 { return e.number }
 // lateCall is the error of a call that ended at the instant: then the store may have looked
 // for the cause.
 type lateCall struct {
-	err error
-	at  time.Time
+	err  error
+	at   time.Time
+	conn *patientConn // on which the reply may come yet, or nil
 }
 
 func (l *lateCall) Error() string { return l.err.Error() }

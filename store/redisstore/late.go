@@ -27,6 +27,7 @@ type lateRead struct {
 	err  error
 	late time.Duration // how late it was noticed, and how much longer the read was given for that
 	ours bool          // the end of the time that it was given was noticed late too
+	conn *patientConn  // that has no reply yet, or nil
 }
 
 func (l *lateRead) Error() string { return l.err.Error() }
@@ -49,23 +50,25 @@ type patientConn struct {
 	made   int64                // in nanoseconds since the Unix epoch, as are the deadlines
 
 	reading, writing atomic.Int64 // the deadlines, or 0 for none
+	parking          parking
 }
 
 // WithPatience returns the connection for a client that is not one of go-redis's; the store has
 // those wrap what they dial. Its reads and writes heed how late this process notices their
 // deadlines: they get as much longer, up to atMost.
 func WithPatience(c net.Conn, atMost time.Duration) net.Conn {
-	return withPatience(c, func() time.Duration { return atMost })
+	return withPatience(c, func() time.Duration { return atMost }, nil)
 }
 
 // withPatience returns the connection with patience. It has the methods that the client looks
-// for in a connection: SyscallConn of a socket, and NetConn of TLS.
-func withPatience(c net.Conn, budget func() time.Duration) net.Conn {
+// for in a connection: SyscallConn of a socket, and NetConn of TLS. It is parked in the lot, unless
+// that is nil.
+func withPatience(c net.Conn, budget func() time.Duration, lot *parkingLot) net.Conn {
 	if _, is := c.(interface{ isPatient() }); is {
 		return c
 	}
 
-	p := &patientConn{Conn: c, budget: budget, made: time.Now().UnixNano()}
+	p := &patientConn{Conn: c, budget: budget, made: time.Now().UnixNano(), parking: parking{lot: lot}}
 	switch under := c.(type) {
 	case syscall.Conn:
 		return patientSocket{p, under}
@@ -135,12 +138,12 @@ func (p *patientConn) readOn(b []byte, err error) (int, error) {
 	// The deadline is taken, so that a second read does not get the time once more. One before the
 	// connection was made ends a read at once, and was not noticed late.
 	end, left := p.reading.Swap(0), p.budget()
-	var result lateRead
-	for end > p.made {
+	result := lateRead{err: err}
+	for first := true; end > p.made; first = false {
 		now := time.Now()
 		late := time.Duration(now.UnixNano() - end)
 		result.ours = late > onTime
-		if left <= 0 || late <= 0 || !result.ours && result.err != nil {
+		if left <= 0 || late <= 0 || !result.ours && !first {
 			break
 		}
 
@@ -166,8 +169,14 @@ func (p *patientConn) readOn(b []byte, err error) (int, error) {
 		result.err = again
 	}
 
+	if p.parking.readEnded(end > p.made) {
+		result.conn = p
+	}
 	if result.late == 0 {
-		return 0, err
+		if result.conn == nil {
+			return 0, err
+		}
+		result.ours = false // it was given nothing
 	}
 	return 0, &result
 }
@@ -193,7 +202,10 @@ func (p *patientConn) Write(b []byte) (int, error) {
 }
 
 // patience has a client dial connections with patience.
-type patience struct{ budget func() time.Duration }
+type patience struct {
+	budget func() time.Duration
+	lot    *parkingLot
+}
 
 // DialHook implements [redis.Hook].
 func (p patience) DialHook(next redis.DialHook) redis.DialHook {
@@ -202,7 +214,7 @@ func (p patience) DialHook(next redis.DialHook) redis.DialHook {
 		if err != nil {
 			return nil, err
 		}
-		return withPatience(c, p.budget), nil
+		return withPatience(c, p.budget, p.lot), nil
 	}
 }
 

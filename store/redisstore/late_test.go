@@ -83,7 +83,7 @@ func TestReadGoesOnForAsLongAsItsDeadlineWasNoticedLate(t *testing.T) {
 				time.Sleep(ms)
 				start := time.Now()
 				under := &starved{arrives: start.Add(row.arrives), lates: row.lates}
-				c := withPatience(under, func() time.Duration { return 50 * ms })
+				c := withPatience(under, func() time.Duration { return 50 * ms }, nil)
 
 				time.Sleep(time.Nanosecond) // a deadline before the connection was made ends reads at once
 				_ = c.SetReadDeadline(start.Add(50 * ms))
@@ -119,7 +119,7 @@ func TestReadGoesOnForAsLongAsItsDeadlineWasNoticedLate(t *testing.T) {
 func TestReadWithAnOldDeadlineIsNotGivenMore(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		time.Sleep(time.Second)
-		c := withPatience(&starved{arrives: time.Now().Add(time.Hour)}, func() time.Duration { return 50 * ms })
+		c := withPatience(&starved{arrives: time.Now().Add(time.Hour)}, func() time.Duration { return 50 * ms }, nil)
 		start := time.Now()
 		_ = c.SetReadDeadline(time.Unix(1, 0))
 		if _, err := c.Read(nil); !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(start) != 0 {
@@ -141,7 +141,7 @@ func TestPatientConnectionHasTheMethodsThatTheClientLooksFor(t *testing.T) {
 		"TLS":              {layered{new(net.TCPConn)}, false, true},
 		"something opaque": {&starved{arrives: time.Now().Add(time.Hour)}, false, false},
 	} {
-		c := withPatience(row.conn, budget)
+		c := withPatience(row.conn, budget, nil)
 		if _, is := c.(syscall.Conn); is != row.socket {
 			t.Errorf("%s has SyscallConn: %v", name, is)
 		}
@@ -150,7 +150,7 @@ func TestPatientConnectionHasTheMethodsThatTheClientLooksFor(t *testing.T) {
 		}
 
 		// The wrapping is safe to repeat, as a client may be given to two stores.
-		if again := withPatience(c, budget); again != c {
+		if again := withPatience(c, budget, nil); again != c {
 			t.Errorf("%s is wrapped twice", name)
 		}
 	}

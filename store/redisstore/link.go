@@ -116,6 +116,12 @@ func (l *link) process(ctx context.Context, v *server, cmd rediscall.Ints) error
 
 	l.servers.measure(v, firstKey(cmd))
 
+	late := &lateCall{at: ended}
+	var read *lateRead
+	if errors.As(err, &read) {
+		late.conn = read.conn
+	}
+
 	// A call that began with little time left says nothing about the server, as long as others are
 	// answered.
 	end, _ := ctx.Deadline()
@@ -123,11 +129,11 @@ func (l *link) process(ctx context.Context, v *server, cmd rediscall.Ints) error
 	if hurried || l.servers.noticedLate(ctx, v, ended, err) {
 		// The client may have dropped the connection of the call.
 		l.connector.connect(l.connector.connections(), nil)
-		err = l.connector.explainLate(err)
+		late.err = l.connector.explainLate(err)
 	} else {
-		err = l.connector.causeOf(cmd, err)
+		late.err = l.connector.causeOf(cmd, err)
 	}
-	return &lateCall{err, ended}
+	return late
 }
 
 // ask sends the command, and records for how long the server was silent.

@@ -16,7 +16,8 @@ import (
 //	   |                     |
 //	   +------- leave -------+---> abandoned ---- decided all the same ----> missed
 //
-// A waiter that leaves while it is queued was never sent.
+// A waiter that is done because its call was late is missed too if the reply comes yet. One that
+// leaves while it is queued was never sent.
 type stage uint8
 
 const (
@@ -27,7 +28,7 @@ const (
 	// The caller has left.
 
 	abandoned // left; its result goes to who follows it
-	missed    // decided after it had left
+	missed    // decided after it had left or failed
 )
 
 // lane is the waiters whose steps may share a script call. They wait only while

@@ -73,7 +73,7 @@ func New(client redis.UniversalClient, o Options) (*Store, error) {
 	v.topology, v.sharded = &s.topology, traits.Sharded
 	v.fixed, v.most = o.Timeout, max(DefaultTimeout, cmp.Or(o.MaxTimeout, DefaultMaxTimeout))
 	v.single.init(v.fixed, v.most)
-	patience{v.budget}.addTo(client)
+	patience{v.budget, new(parkingLot)}.addTo(client)
 
 	c := &s.connector
 	c.client, c.topology, c.servers, c.ignoresDeadline = client, &s.topology, v, traits.IgnoresDeadlines

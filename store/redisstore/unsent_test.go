@@ -135,7 +135,7 @@ func TestFailureOfAnotherCallDoesNotSayWhetherAStepWasSent(t *testing.T) {
 		}
 	}
 
-	late := &lateCall{&unreachable{errRefused}, time.Now()} // the server cannot be dialled any more
+	late := &lateCall{&unreachable{errRefused}, time.Now(), nil} // the server cannot be dialled any more
 	if isUnsent(ofCall(late)) || !isUnsent(ofCall(errRefused)) {
 		t.Error("a late call counts as not sent")
 	}
