@@ -117,11 +117,12 @@ func TestFloorIsExact(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFloor(exam)
 		keys := []string{"", "a", strings.Repeat("k", 20), strings.Repeat("k", 21), strings.Repeat("k", 2000)}
-		for i := range places {
-			f.take(fmt.Sprint("other", i))
-		}
-
-		for _, key := range keys {
+		for _, key := range append(keys, "late") {
+			for i := range places {
+				if key == "late" { // no place is left for it
+					f.take(fmt.Sprint("other", i))
+				}
+			}
 			for i := range exam.burst + 2 {
 				if v := f.take(key); v.ok != (i < exam.burst) {
 					t.Errorf("%.30q: request %d: %t", key, i, v.ok)
@@ -135,7 +136,7 @@ func TestFloorIsExact(t *testing.T) {
 				t.Errorf("%.30q has a unit too early", key)
 			}
 		}
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		for _, key := range keys {
 			if !f.take(key).ok || f.take(key).ok {
 				t.Errorf("%.30q has not exactly one unit more", key)
@@ -166,34 +167,31 @@ func TestFloorOfTwoTakesBothOrNone(t *testing.T) {
 	})
 }
 
-// Many at once get as many units as there are.
+// Many who ask for one key at once get as many units as there are.
 func TestFloorsShareKeys(t *testing.T) {
-	q := quota{units: 1, period: time.Hour, burst: 1000}
+	q := quota{units: 1, period: time.Hour, burst: 2_000_000}
 	for _, peer := range memoryFloors {
 		worker, err := peer.open(q)
 		if err != nil {
 			t.Fatal(err)
 		}
 
-		const keys = 10
-		var admitted [keys]atomic.Int64
+		var admitted atomic.Int64
 		var group sync.WaitGroup
 		for range 8 {
 			take := worker()
 			group.Go(func() {
-				for i := range 4000 * keys / 8 {
-					if key := i % keys; take(fmt.Sprint(key)) {
-						admitted[key].Add(1)
+				for range 500_000 {
+					if take("a") {
+						admitted.Add(1)
 					}
 				}
 			})
 		}
 		group.Wait()
 
-		for key := range admitted {
-			if n := admitted[key].Load(); n != int64(q.burst) {
-				t.Errorf("%s: %d units of key %d, want %d", peer.name, n, key, q.burst)
-			}
+		if n := admitted.Load(); n != int64(q.burst) {
+			t.Errorf("%s: %d units, want %d", peer.name, n, q.burst)
 		}
 	}
 }
