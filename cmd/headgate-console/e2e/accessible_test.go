@@ -34,11 +34,12 @@ func TestAccessible(t *testing.T) {
 	console, _ := build(t)
 
 	full, empty, shop := furnish(t, console), unfurnished(t, console), display(t, console)
+	second := contested(t, console)
 	c := &checker{check: check, faults: map[string][]string{}}
 	first := browse(t, browser)
 
 	t.Run("pages", func(t *testing.T) {
-		for _, w := range []*scene{full, empty, shop} {
+		for _, w := range []*scene{full, empty, shop, second} {
 			for _, p := range w.parts {
 				t.Run(p.name, func(t *testing.T) {
 					t.Parallel() // the browser has a process for each tab
@@ -56,7 +57,7 @@ func TestAccessible(t *testing.T) {
 			c.visit(first.apart(t), full, full.withoutTables())
 
 			// Each route of the console is in some state, or this test is not about all pages.
-			for _, p := range full.front.unvisited(t) {
+			for _, p := range unvisited(t, full.front, second.front) {
 				t.Errorf("no state visits %s: add one in states_test.go", p)
 			}
 		})

@@ -104,15 +104,14 @@ func patterns(t testing.TB) (list []string) {
 	return list
 }
 
-// unvisited returns the routes that were never asked for.
-func (f *front) unvisited(t testing.TB) (list []string) {
+// unvisited returns the routes that were never asked for at any of the fronts.
+func unvisited(t testing.TB, fronts ...*front) (list []string) {
 	t.Helper()
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, p := range patterns(t) {
-		if !f.visited[p] {
-			list = append(list, p)
-		}
+	list = patterns(t)
+	for _, f := range fronts {
+		f.mu.Lock()
+		list = slices.DeleteFunc(list, func(p string) bool { return f.visited[p] })
+		f.mu.Unlock()
 	}
 	return list
 }

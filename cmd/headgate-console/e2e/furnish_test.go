@@ -28,6 +28,8 @@ import (
 	"github.com/headgate/headgate/nethttp"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/policy/managed"
+	"github.com/headgate/headgate/policy/policyyaml"
+	"github.com/headgate/headgate/policy/redissource"
 	"github.com/headgate/headgate/policy/stats"
 	"github.com/headgate/headgate/store/redisstore"
 )
@@ -305,6 +307,38 @@ func unfurnished(t *testing.T, console string) *scene {
 
 	w := &scene{front: openFront(t), sessions: h.sessions, parts: emptyStates()}
 	p := start(t, "console", console, nil, "-data", data, "-listen", "127.0.0.1:0")
+	w.front.leadsTo(t, p.address)
+	return w
+}
+
+// contested starts a console whose Redis has the policies of another database.
+func contested(t *testing.T, console string) *scene {
+	t.Helper()
+
+	data := t.TempDir()
+	h := &house{t: t, ctx: t.Context(), sessions: map[string]string{}}
+	db := &database{t: t, url: "sqlite://" + filepath.Join(data, "console.db")}
+	db.with(func(_ context.Context, s *service.Service, first string) {
+		h.s = s
+		h.admin = h.enter(service.FirstUser, first)
+		h.must(s.CreateApp(h.ctx, h.admin, "shop", ""))
+		_, err := s.Import(h.ctx, h.admin, service.Import{Format: service.YAML,
+			Data: []byte("policies: [{name: ours, apps: [shop], limit: 5/1m, key: ip}]")})
+		h.must(err)
+	})
+
+	server := redistest.Start(t)
+	client := redis.NewClient(&redis.Options{Addr: server.Addr})
+	defer client.Close()
+	source, err := redissource.New(client, redissource.Options{Timeout: time.Minute})
+	h.must(err)
+	set, err := policyyaml.Decode([]byte("policies: [{name: theirs, apps: [shop], limit: 5/1m, key: ip}]"))
+	h.must(err)
+	_, err = source.PublishFrom(h.ctx, set, "", redissource.Origin{Database: "theirs", Revision: 1}, "")
+	h.must(err)
+
+	w := &scene{front: openFront(t), sessions: h.sessions, parts: takingOver()}
+	p := start(t, "console", console, nil, "-data", data, "-redis", "redis://"+server.Addr, "-listen", "127.0.0.1:0")
 	w.front.leadsTo(t, p.address)
 	return w
 }

@@ -66,7 +66,7 @@ const wrongForm = http.StatusUnprocessableEntity
 func fullStates(fay device) []part {
 	return []part{
 		{"readings", readings()}, {"readings of others", others()}, {"policies", append(composing(), changing()...)},
-		{"keys", keysAndBans()}, {"alerts", alerting()}, {"many", together()}, {"imports", importing()},
+		{"keys", append(keysAndBans(), beside()...)}, {"alerts", alerting()}, {"many", together()}, {"imports", importing()},
 		{"management", managing()}, {"log-in", signingIn(fay.secret)}, {"accounts", accounts(fay.recovery)},
 		{"refusals", refusals()},
 	}
@@ -183,6 +183,22 @@ func changing() []state {
 			send: form("do", "off", "policy", "5:visitors", "policy", "1:watched", "policy", "1:"+longPolicy)},
 		{name: "many that were changed", user: "admin", path: "/policies/bulk",
 			send: form("do", "off", "policy", "1:visitors"), status: http.StatusConflict},
+	}
+}
+
+// beside gives keys limits beside a policy.
+func beside() []state {
+	const path = "/policies/people/overrides"
+	return []state{
+		{name: "mistakes of an override", user: "admin", path: path, status: wrongForm,
+			send: form("key", "", "limit", hostile, "until", "2001-01-01T00:00")},
+		{name: "an override was saved", user: "admin", path: path,
+			send: form("key", hostile, "limit", "7/1h", "until", "2099-01-01T00:00")},
+		{name: "a key was banned beside a policy", user: "admin", path: "/keys/ban",
+			send: form("policy", "people", "key", "alice", "confirm", "yes", "for", "1h")},
+		{name: "overrides that were searched", user: "admin", path: "/policies/people?search=ali"},
+		{name: "an override was removed", user: "admin", path: path, send: form("remove",
+			base64.RawURLEncoding.EncodeToString([]byte("alice")))},
 	}
 }
 
@@ -333,11 +349,28 @@ func managing() []state {
 		{name: "a new one-time password?", user: "admin", path: "/users/zoe/password", send: form("x", "y")},
 		{name: "a new one-time password", user: "admin", path: "/users/zoe/password", send: form("confirm", "yes")},
 		{name: "remove a second factor?", user: "admin", path: "/users/fay/second-factor", send: form()},
+		{name: "revoke all tokens of a user?", user: "admin", path: "/users/zoe/tokens", send: form()},
+		{name: "the tokens of a user were revoked", user: "admin", path: "/users/zoe/tokens",
+			send: form("confirm", "yes")},
+		{name: "a wrong password for a backup", user: "admin", path: "/settings/backup", send: form("password", "x"),
+			status: wrongForm},
 		{name: "mistakes of the settings", user: "admin", path: "/settings",
 			send: form("idle", "x", "life", "y", "factor", "z", "days", "w"), status: wrongForm},
 		{name: "the settings were saved", user: "admin", path: "/settings",
 			send: form("idle", "1h", "life", "12h", "factor", "nobody", "days", "366")},
 	}
+}
+
+// takingOver are the states of a console whose Redis has the policies of another database.
+func takingOver() []part {
+	return []part{{"take-over", []state{
+		{name: "a banner about the policies of another database", user: "admin", path: "/policies",
+			on: until(`document.body.innerText.includes("of another database")`)},
+		{name: "take over?", user: "admin", path: "/takeover"},
+		{name: "take over what has changed since?", user: "admin", path: "/takeover",
+			send: form("confirm", "yes", "version", "x")},
+		{name: "taken over", user: "admin", path: "/takeover", then: submit(`[action="/takeover"] button`)},
+	}}}
 }
 
 // signingIn signs in with passwords, codes and at a provider.
