@@ -22,6 +22,8 @@ func TestFloorsPassTheExam(t *testing.T) {
 			t.Errorf("memory, %s: %v", peer.name, err)
 		}
 	}
+
+	// Each framework has its own.
 	for contest, peers := range httpFloors {
 		for _, peer := range peers {
 			if err := peer.examine(); err != nil {
@@ -30,6 +32,7 @@ func TestFloorsPassTheExam(t *testing.T) {
 		}
 	}
 
+	// The script needs a server.
 	test.Program(t, "redis-server", "redis-server")
 	addr, stop, err := startRedis()
 	if err != nil {
@@ -71,6 +74,7 @@ func whole(t *testing.T, s service) string {
 		t.Fatalf("%T", s)
 	}
 
+	// A map has no order, and neither has a header.
 	slices.Sort(lines)
 	return strings.Join(lines, "\n")
 }
@@ -87,6 +91,7 @@ func TestFloorsAnswerAsTheirRows(t *testing.T) {
 				continue
 			}
 
+			// The clock of a bubble stands still, so both see the same instants.
 			for _, q := range []quota{exam, wide, narrow} {
 				synctest.Test(t, func(t *testing.T) {
 					row, err := rows[i].open(q)
@@ -98,6 +103,7 @@ func TestFloorsAnswerAsTheirRows(t *testing.T) {
 						t.Fatal(err)
 					}
 
+					// Time goes by when the units are used up.
 					for n := range 12 {
 						if want, got := whole(t, row), whole(t, same); got != want {
 							t.Fatalf("%s, %s, answer %d:\n%s\nwant\n%s", id, floor.name, n, got, want)
@@ -130,12 +136,14 @@ func TestFloorIsExact(t *testing.T) {
 			}
 		}
 
+		// A unit takes a third of the period to come back.
 		time.Sleep(exam.period/3 - 1)
 		for _, key := range keys {
 			if f.take(key).ok {
 				t.Errorf("%.30q has a unit too early", key)
 			}
 		}
+
 		time.Sleep(time.Nanosecond)
 		for _, key := range keys {
 			if !f.take(key).ok || f.take(key).ok {
@@ -154,6 +162,8 @@ func TestFloorOfTwoTakesBothOrNone(t *testing.T) {
 				t.Errorf("request %d: %t", i, got)
 			}
 		}
+
+		// The first has two units left.
 		for i, want := range []bool{true, true, false} {
 			if got := f.take("a").ok; got != want {
 				t.Errorf("request %d of the first alone: %t", i, got)
@@ -213,10 +223,12 @@ func TestGoalsHaveAColumnOfFloors(t *testing.T) {
 		{name: "without", aim: missed(1, 2), open: open(15, 10)},
 	}
 
+	// The first two rows have floors of 5 to 10, and of 3 to 10 above what is common.
 	tables, err := goalsSection(quick)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var page strings.Builder
 	if err := writeMarkdown(&page, tables); err != nil {
 		t.Fatal(err)
