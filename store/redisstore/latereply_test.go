@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"runtime"
 	"slices"
@@ -18,6 +19,7 @@ import (
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/test/faultproxy"
 	"github.com/headgate/headgate/internal/test/redistest"
+	"github.com/headgate/headgate/store/failover"
 )
 
 // told is what was told of a step after it had failed.
@@ -165,6 +167,38 @@ func TestReadIntegers(t *testing.T) {
 		ints, err := readIntegers(near)
 		if near.Close(); (err != nil && want != nil) || !slices.Equal(ints, want) && err == nil {
 			t.Errorf("%.30q: %d, %v", text, ints, err)
+		}
+	}
+}
+
+// A step that Redis admits after its caller got an error costs nothing in the end.
+func TestLateChargeGoesBackInRedis(t *testing.T) {
+	s, proxy := overLate(t, redis.Options{})
+	over := failover.MustNew(s, failover.Options{Logger: slog.New(slog.DiscardHandler)})
+	t.Cleanup(func() { over.Close() })
+	proxy.Set(faultproxy.Fault{Nth: 1, Late: 500 * ms})
+
+	op := core.Op{Rule: "r", Key: "k", Limit: core.Limit{Quota: 30, Period: time.Hour}, Cost: 1}
+	if err := over.Apply(t.Context(), []core.Op{op}, make([]core.Decision, 1)); err == nil {
+		t.Fatal("no error")
+	}
+
+	op.Verb, op.Cost = core.Peek, 0
+	remains := func() int64 {
+		var out [1]core.Decision
+		if err := s.Apply(t.Context(), []core.Op{op}, out[:]); err != nil {
+			t.Fatal(err)
+		}
+		return out[0].Remaining
+	}
+
+	// The charge is in Redis long before its reply is here, and after that the refund is.
+	if n := remains(); n != 29 {
+		t.Fatalf("%d remain after the charge", n)
+	}
+	for end := time.Now().Add(patient); remains() != 30; time.Sleep(ms) {
+		if time.Now().After(end) {
+			t.Fatalf("%d remain, want 30", remains())
 		}
 	}
 }
