@@ -66,7 +66,8 @@ const wrongForm = http.StatusUnprocessableEntity
 func fullStates(fay device) []part {
 	return []part{
 		{"readings", readings()}, {"readings of others", others()}, {"policies", append(composing(), changing()...)},
-		{"keys", append(keysAndBans(), beside()...)}, {"alerts", alerting()}, {"many", together()}, {"imports", importing()},
+		{"keys", append(keysAndBans(), beside()...)}, {"alerts", alerting()}, {"many", together()},
+		{"imports", importing()},
 		{"management", managing()}, {"log-in", signingIn(fay.secret)}, {"accounts", accounts(fay.recovery)},
 		{"refusals", refusals()},
 	}
