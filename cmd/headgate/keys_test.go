@@ -279,6 +279,7 @@ func TestKeysKnowTheBansOfOverrides(t *testing.T) {
 		if !got.Banned || got.Allowed || got.Next == nil || !got.Next.Equal(end) || got.Capacity != capacity {
 			t.Errorf("%s: %+v, want a ban until %s and a limit of %d", key, got, end, capacity)
 		}
+
 		words := "an override of the policy api bans the key until " + end.Format(timeForm) + " UTC: lift it in the console"
 		s.call("keys", "peek", "-policy", "api", key).want(t, fine, "banned, in ", words)
 		s.call("keys", "reset", "-policy", "api", key).want(t, fine, "the key is fresh", words)
@@ -286,6 +287,8 @@ func TestKeysKnowTheBansOfOverrides(t *testing.T) {
 			t.Errorf("%s", out)
 		}
 	}
+
+	// No ban holds on the others: each has the limit of its override, or that of its plan.
 	for key, capacity := range map[string]int64{"acme:sue": 80, "max": 90, "ann": 70, "kim": 10, "alice": 50} {
 		s.wantPeek(peeked{Left: capacity, Capacity: capacity, Cost: 2, Allowed: true}, "-policy", "api", key)
 		s.call("keys", "lift", "-policy", "api", key).want(t, fine, "no ban holds")

@@ -48,6 +48,7 @@ func (j *journey) banCaller() {
 	c := callers{}
 	j.callers = c
 
+	// The policy has no bans of its own.
 	b.press("Policies")
 	b.press("Create the first")
 	b.fill("Name", "visitors")
@@ -60,6 +61,7 @@ func (j *journey) banCaller() {
 	c.call(j, banned, passes, 4)
 	c.call(j, other, passes, 2)
 
+	// The key is looked up and banned from its menu.
 	b.press("Keys")
 	b.fill("Key or address", banned)
 	b.press("Show")
@@ -70,6 +72,7 @@ func (j *journey) banCaller() {
 	b.fill("For", "2h")
 	b.fill("Comment", "it reads the whole catalogue")
 
+	// The ban holds in every instance, for this caller alone.
 	began := time.Now()
 	b.press("Ban the key")
 	ended := time.Now()
@@ -78,6 +81,7 @@ func (j *journey) banCaller() {
 	c.call(j, banned, refused, 4)
 	c.call(j, other, passes, 2)
 
+	// The page of bans says until when, and who has banned.
 	b.press("Banned")
 	b.reads(banned+" visitors banned until", "by admin")
 	until := eval[string](b, `document.querySelector("[data-head=Banned] time").dateTime`)
@@ -142,6 +146,7 @@ func (c callers) call(j *journey, from string, want fate, n int) {
 func (c callers) send(j *journey, from string, instance int) fate {
 	j.t.Helper()
 
+	// Each request has a connection of its own, from the caller's address.
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
 	client := &http.Client{Transport: &http.Transport{DialContext: dialer.DialContext}, Timeout: patience}
 	defer client.CloseIdleConnections()
@@ -149,6 +154,7 @@ func (c callers) send(j *journey, from string, instance int) fate {
 	if err != nil {
 		j.t.Fatal(err)
 	}
+
 	defer r.Body.Close()
 	text, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -163,6 +169,7 @@ func (c callers) send(j *journey, from string, instance int) fate {
 	case r.StatusCode == http.StatusTooManyRequests && strings.Contains(string(text), "abnormal-usage-detected"):
 		got = refused
 	}
+
 	if c[from] == nil {
 		c[from] = map[fate]int{}
 	}
