@@ -166,7 +166,6 @@ func (l *Limits) open(ctx context.Context, client redis.UniversalClient, o *Opti
 
 	recorder := stack.Recorder(o.App)
 	o.Limiter.Store, o.Limiter.Observer = stack.Store, events.Join(recorder, o.Limiter.Observer)
-	o.Limiter.Hooks = events.JoinHooks(recorder.Hooks(), o.Limiter.Hooks)
 	if l.Limiter, err = limiter.New(o.Limiter); err != nil {
 		return err
 	}

@@ -113,7 +113,7 @@ func TestLimitsWorkUnderTheDocumentedPermissions(t *testing.T) {
 		ContextTimeoutEnabled: true, DisableIdentity: true})
 	t.Cleanup(func() { client.Close() })
 
-	publish(t, admin, "hg:", strings.Replace(visitors, `"key"`, `"warn":"60%","key"`, 1))
+	publish(t, admin, "hg:", visitors)
 	readOverrides(t, admin, client)
 	o := options("")
 	o.Limiter.Top = 20
@@ -157,10 +157,6 @@ func TestLimitsWorkUnderTheDocumentedPermissions(t *testing.T) {
 		t.Errorf("the page shows %+v, want %+v", got, want)
 	}
 	wantTop(t, admin)
-	if near, err := readNear(t, admin, "hg:"); err != nil || len(near) != 1 ||
-		near[0].Policy != "visitors" || near[0].Key != "127.0.0.1" {
-		t.Errorf("near their limits: %v, %v", near, err)
-	}
 }
 
 // readOverrides has a client read overrides beside a policy as a follower does: those that are
@@ -202,12 +198,6 @@ func readOverrides(t *testing.T, admin, client redis.UniversalClient) {
 func readMinutes(t *testing.T, client redis.UniversalClient, prefix string) ([]stats.Minute, error) {
 	return test.Patiently(func() ([]stats.Minute, error) {
 		return stats.Read(t.Context(), client, prefix, "shop")
-	})
-}
-
-func readNear(t *testing.T, client redis.UniversalClient, prefix string) ([]stats.NearKey, error) {
-	return test.Patiently(func() ([]stats.NearKey, error) {
-		return stats.ReadNear(t.Context(), client, prefix, "shop")
 	})
 }
 
@@ -256,9 +246,6 @@ func TestLimitsPublishNoKeysByDefault(t *testing.T) {
 	}
 	if top, err := readTop(t, client, "a:"); err != nil || top.Instances != 0 {
 		t.Errorf("%+v, %v", top, err)
-	}
-	if near, err := readNear(t, client, "a:"); err != nil || len(near) != 0 {
-		t.Errorf("%v, %v", near, err)
 	}
 }
 

@@ -79,7 +79,6 @@ type Recorder struct {
 	keys    keys
 
 	requests counter
-	near     nearKeys
 	seed     maphash.Seed
 	shards   [shards]shard
 
@@ -329,10 +328,12 @@ func (r *Recorder) Flush(ctx context.Context) error {
 	// Counts are collected even if the server cannot be asked, so that each is in its minute.
 	err := r.learnTime(ctx)
 	r.collect(time.Now())
+
+	// The first call takes the top keys with it, and the keys of the minute come last.
 	for top := r.topNow(); err == nil; top = "" {
 		b := r.ledger.batch()
 		if b == nil && top == "" {
-			err = errors.Join(r.writeNear(ctx), r.writeMinutes(ctx))
+			err = r.writeMinutes(ctx)
 			break
 		}
 		err = r.write(ctx, b, top)

@@ -13,10 +13,9 @@
 //	minutes, err := stats.Read(ctx, client, "", "shop")
 //
 // A [Recorder] counts in memory and writes to Redis once a second at any load. It can also publish
-// the keys that its instance refuses and admits most often; see [Recorder.PublishTop], and those
-// that come near their limits; see [Recorder.Hooks]. A [Minute] has the [Counts] of the requests
-// and of each policy. [Read] returns the last minutes, [Changed] and [ReadMinutes] those of the
-// last day.
+// the keys that its instance refuses and admits most often; see [Recorder.PublishTop]. A [Minute]
+// has the [Counts] of the requests and of each policy. [Read] returns the last minutes, [Changed]
+// and [ReadMinutes] those of the last day.
 //
 // A minute is one of the server's clock, so that an instance whose clock is wrong counts in the
 // right one. Its counts are kept for [Keep] after the last change of them.
@@ -163,8 +162,6 @@ func floor(n, by int64) int64 { return (n - ((n%by)+by)%by) / by }
 //	top:<id>         the top keys of a recorder, as JSON; see [Recorder.PublishTop]
 //	keys:<minute>:<policy>  a hash of the busiest keys of a policy in a minute; see minutekeys.go
 //	written:<minute> a hash whose fields name the calls that have added such keys
-//	near             a sorted set of the keys near their limits, each the name of the policy,
-//	                 a colon and the key, by the time at which it came there, in microseconds
 type keys struct{ base string }
 
 func keysOf(prefix, app string) keys {
@@ -177,7 +174,6 @@ func (k keys) changed() string         { return k.base + "changed" }
 func (k keys) writers() string         { return k.base + "writers" }
 func (k keys) writer(id string) string { return k.base + "writer:" + id }
 func (k keys) top(id string) string    { return k.base + "top:" + id }
-func (k keys) near() string            { return k.base + "near" }
 func (k keys) written(m int64) string  { return k.base + "written:" + strconv.FormatInt(m, 10) }
 
 func (k keys) minuteKeys(m int64, policy string) string {

@@ -9,7 +9,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate/limiter"
-	"github.com/headgate/headgate/observe/events"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/policy/filesource"
 	"github.com/headgate/headgate/policy/managed"
@@ -71,8 +70,7 @@ func (s *shared) record(app string, c *limiter.Config) {
 	if s == nil || s.stack == nil {
 		return
 	}
-	recorder := s.stack.Recorder(app)
-	c.Observer, c.Hooks = recorder, events.JoinHooks(recorder.Hooks(), c.Hooks)
+	c.Observer = s.stack.Recorder(app)
 }
 
 // close closes all parts. That the last counts could not be written is no error of the gateway,
