@@ -19,8 +19,8 @@ type OverridesStatus struct {
 	Version string
 	Count   int
 
-	// LeftOut is how many more there are that cannot be put in force, and Reason is why one of
-	// them cannot.
+	// LeftOut is how many of the source cannot be put in force as they are, and Reason is why one
+	// of them cannot. A ban stays in force without the limit of its override, and Count has it too.
 	LeftOut int
 	Reason  string
 
@@ -50,17 +50,16 @@ type tableBeside struct {
 	*table
 	policy Policy // that the entries were checked with last
 
-	// unread are the keys whose text is no override, with the reasons, and unfit the overrides that
-	// the policy cannot have. Neither are in the table. A change of the policy may make the latter
-	// fit.
-	unread map[string]string
-	unfit  map[string]unfitOverride
+	// left has the overrides that are not in the table as they are, by their keys. Of one that
+	// bans, the table has the ban.
+	left map[string]leftOverride
 }
 
-// unfitOverride is an override that a policy cannot have, and why.
-type unfitOverride struct {
-	Override
-	why string
+// leftOverride is an override that is left out, or is in force with its ban alone.
+type leftOverride struct {
+	Override        // what could be read of it
+	unread   string // why its text cannot be read, or "" if a change of the policy may make it fit
+	why      string // for the status
 }
 
 func newBeside(f *Follower, source Source) *beside {
@@ -240,7 +239,7 @@ func (t *tableBeside) replace(list []OverrideChange) {
 	for _, c := range list {
 		delete(gone, c.Key)
 	}
-	t.unread, t.unfit = map[string]string{}, map[string]unfitOverride{}
+	t.left = map[string]leftOverride{}
 	t.change(slices.AppendSeq(list, maps.Values(gone)))
 }
 
@@ -249,15 +248,13 @@ func (t *tableBeside) change(list []OverrideChange) {
 	texts := map[string]Override{} // that were read, as few texts are different
 	changed := make(map[string]*Override, len(list))
 	for _, c := range list {
-		delete(t.unread, c.Key)
-		delete(t.unfit, c.Key)
+		delete(t.left, c.Key)
 		if c.Key == "" && c.Text == "" { // all are removed
 			t.all(func(key string, _ Override) bool { changed[key] = nil; return true })
 			for key := range changed {
 				changed[key] = nil
 			}
-			clear(t.unread)
-			clear(t.unfit)
+			clear(t.left)
 			continue
 		}
 		changed[c.Key] = nil
@@ -267,17 +264,16 @@ func (t *tableBeside) change(list []OverrideChange) {
 
 		o, err := readBeside(c, texts)
 		if err != nil {
-			t.unread[c.Key] = clippedTo(reason(err), maxReason)
+			changed[c.Key] = t.usable(c.Key, o, reason(err))
 			continue
 		}
-		if t.fits(c.Key, o) {
-			changed[c.Key] = &o
-		}
+		changed[c.Key] = t.usable(c.Key, o, "")
 	}
 	t.apply(changed)
 }
 
-// readBeside reads an override that any program may have written.
+// readBeside reads an override that any program may have written. With an error it returns the ban
+// that stands before what cannot be read, if there is one.
 func readBeside(c OverrideChange, texts map[string]Override) (Override, error) {
 	switch {
 	case c.Key == "":
@@ -298,46 +294,51 @@ func readBeside(c OverrideChange, texts map[string]Override) (Override, error) {
 // maxTexts bounds the texts of overrides that are remembered while many are read.
 const maxTexts = 1000
 
-// fits reports whether the policy can have an override, and notes one that it cannot.
-func (t *tableBeside) fits(key string, o Override) bool {
-	err := t.policy.CheckOverride(key, o)
-	if err != nil {
-		t.unfit[key] = unfitOverride{o, clippedTo(reason(err), maxReason)}
+// onlyBan ends the reason of an override whose ban is in the table.
+const onlyBan = "; its ban stays in force"
+
+// usable returns what the policy can have of an override, or nil, and notes what it cannot have.
+// unread is why the rest of its text cannot be read, or "".
+func (t *tableBeside) usable(key string, o Override, unread string) *Override {
+	why := unread
+	if why == "" {
+		err := t.policy.CheckOverride(key, o)
+		if err == nil {
+			return &o
+		}
+		why = reason(err)
 	}
-	return err == nil
+
+	// A ban needs no limit, and a key that is kept out must not come in with a mistake in one.
+	ban := Override{BannedUntil: o.BannedUntil}
+	if ban.BannedUntil.IsZero() || t.policy.CheckOverride(key, ban) != nil {
+		t.left[key] = leftOverride{o, unread, clippedTo(why, maxReason)}
+		return nil
+	}
+	t.left[key] = leftOverride{o, unread, clippedTo(why, maxReason-len(onlyBan)) + onlyBan}
+	return &ban
 }
 
 // checkAll checks all overrides with another version of the policy.
 func (t *tableBeside) checkAll() {
-	before := t.unfit
-	t.unfit = map[string]unfitOverride{}
+	before := t.left
+	t.left = map[string]leftOverride{}
 
 	// One that fits no more leaves the table, and one that fits now comes into it.
 	changed := map[string]*Override{}
 	t.all(func(key string, o Override) bool {
-		if !t.fits(key, o) {
-			changed[key] = nil
+		if _, part := before[key]; !part {
+			usable := t.usable(key, o, "")
+			if _, left := t.left[key]; left {
+				changed[key] = usable
+			}
 		}
 		return true
 	})
-	for key, o := range before {
-		if t.fits(key, o.Override) {
-			changed[key] = &o.Override
-		}
+	for key, l := range before {
+		changed[key] = t.usable(key, l.Override, l.unread)
 	}
 	t.apply(changed)
-}
-
-// someLeftOut returns the key of an override that is left out, and why. The reason is "" if all are
-// in the table.
-func (t *tableBeside) someLeftOut() (key, why string) {
-	for key, o := range t.unfit {
-		return key, o.why
-	}
-	for key, why := range t.unread {
-		return key, why
-	}
-	return "", ""
 }
 
 // setStatus stores the result of an attempt to follow, and logs what has become worse.
@@ -345,9 +346,10 @@ func (b *beside) setStatus(err error) {
 	is := OverridesStatus{Version: b.version, Err: err}
 	for name, t := range b.tables {
 		is.Count += t.size()
-		is.LeftOut += len(t.unread) + len(t.unfit)
-		if key, why := t.someLeftOut(); why != "" {
-			is.Reason = fmt.Sprintf("policy %q: %s: %s", name, OverrideField(t.policy.Key, key, 0), why)
+		is.LeftOut += len(t.left)
+		for key, l := range t.left { // any of them
+			is.Reason = fmt.Sprintf("policy %q: %s: %s", name, OverrideField(t.policy.Key, key, 0), l.why)
+			break
 		}
 	}
 

@@ -318,6 +318,63 @@ func TestFollowLeavesOutOverridesThatDoNotFit(t *testing.T) {
 	})
 }
 
+// A ban stays in force whatever becomes of the limit of its override: of one that does not fit when
+// it is read, of one that fits no more, and of one that cannot be read.
+func TestFollowKeepsTheBanOfAnOverrideThatDoesNotFit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const hour, tenSeconds = "banned until 2000-01-01T01:00:00Z", "banned until 2000-01-01T00:00:10Z"
+		s := &besideSource{}
+		a := byUser(t, "a")
+		s.publish("1", a)
+		s.change("a/x="+hour+", then 1/1m fixed-window", "a/y="+hour+", then 2/1m", "a/z="+hour+", then never",
+			"a/w*="+tenSeconds+", then 3/1m fixed-window", "a/w2=4/1m fixed-window")
+		f, want := followBeside(t, s, quiet())
+
+		status := func(count, left int, reasons ...string) {
+			t.Helper()
+			is := f.Status().Overrides
+			if is.Count != count || is.LeftOut != left || !slices.ContainsFunc(reasons, func(r string) bool {
+				return strings.HasPrefix(is.Reason, r)
+			}) {
+				t.Errorf("%+v", is)
+			}
+		}
+		status(4, 4, `policy "a": overrides.`)
+		for _, key := range []string{"x", "y", "z", "w1", "w2"} {
+			want(key + " a:banned")
+		}
+
+		// Only what cannot be read is left out of a policy that can have the others.
+		a.Limit = limit(t, "50/1m fixed-window")
+		s.publish("2", a)
+		s.change("a/y=")
+		pollTwice()
+		status(4, 1, `policy "a": overrides.z: limit "never"`)
+		if is := f.Status().Overrides; !strings.HasSuffix(is.Reason, "; its ban stays in force") {
+			t.Error(is.Reason)
+		}
+
+		// Under the first policy the limits go again, and the bans stay until they end.
+		a.Limit = limit(t, "100/1m")
+		s.publish("3", a)
+		s.change("a/z=")
+		pollTwice()
+		status(2, 3, `policy "a": overrides.x: `, `policy "a": overrides.w*: `, `policy "a": overrides.w2: `)
+		want("x a:banned")
+		want("w2 a:banned")
+		want("y a:100")
+		time.Sleep(time.Until(time.Date(2000, 1, 1, 0, 0, 10, 0, time.UTC)))
+		want("w2 a:100")
+
+		s.change("a/")
+		pollTwice()
+		want("x a:100")
+		if is := f.Status().Overrides; is != (policy.OverridesStatus{Version: "8"}) {
+			t.Errorf("%+v", is)
+		}
+	})
+}
+
 // An override of another kind of key is out of force, also one that has become so, and hides no
 // shorter prefix.
 func TestFollowLeavesOutOverridesOfOtherKeys(t *testing.T) {

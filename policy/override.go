@@ -44,23 +44,33 @@ const (
 // "1000/1h until 2026-12-04T17:00:00Z", or a ban, as in "banned until 2026-12-04T17:00:00Z". A ban
 // and a limit are "banned until 2026-12-04T17:00:00Z, then 1000/1h". An end is a time of RFC 3339
 // with its zone. A date alone is an error, as it ends at another instant in each zone.
+// With an error in the limit behind a ban, the result is the ban alone.
 func ParseOverride(text string) (o Override, err error) {
 	// A ban needs its end. A limit behind it is there if the word for it is.
 	parts := partsOf(text)
 	if parts.BannedUntil != "" || strings.HasPrefix(text, banWords) {
-		o.BannedUntil, err = ParseUntil(parts.BannedUntil)
-		if err == nil && o.BannedUntil.IsZero() {
+		ban, err := ParseUntil(parts.BannedUntil)
+		if err == nil && ban.IsZero() {
 			err = errors.New("the end of the ban is missing")
 		}
-		if err != nil || parts.Limit == "" && !strings.Contains(text, thenWord) {
-			return o, err
+		if err != nil {
+			return Override{}, err
+		}
+
+		o.BannedUntil = ban
+		if parts.Limit == "" && !strings.Contains(text, thenWord) {
+			return o, nil
 		}
 	}
 
-	if o.Limit, err = core.ParseLimit(parts.Limit); err != nil {
+	limit, err := core.ParseLimit(parts.Limit)
+	if err != nil {
 		return o, err
 	}
-	o.Until, err = ParseUntil(parts.Until)
+	until, err := ParseUntil(parts.Until)
+	if err == nil {
+		o.Limit, o.Until = limit, until
+	}
 	return o, err
 }
 

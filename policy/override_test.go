@@ -77,6 +77,20 @@ func TestOverrideIsReadFromWhatItWrites(t *testing.T) {
 	}
 }
 
+// With a mistake behind a ban, the ban is there, and nothing else is.
+func TestOverrideWithAMistakeIsItsBan(t *testing.T) {
+	for text, want := range map[string]string{
+		"banned until 2026-12-04T17:00:00Z, then ":                 "banned until 2026-12-04T17:00:00Z",
+		"banned until 2026-12-04T17:00:00Z, then 5/1m until never": "banned until 2026-12-04T17:00:00Z",
+		"banned until 2026-12-04T17:00:00.0000001Z, then 5/1m":     policy.Override{}.String(),
+		"5/1m until never": policy.Override{}.String(),
+	} {
+		if o, err := policy.ParseOverride(text); err == nil || o.String() != want {
+			t.Errorf("%s: %s, %v, want %s", text, o, err, want)
+		}
+	}
+}
+
 // Both forms are read in YAML, and what is neither of them is a mistake.
 func TestOverrideIsReadFromBothForms(t *testing.T) {
 	const before, after = "policies: [{name: a, apps: [b], limit: 1/1s, key: user, overrides: {acme: ", "}}]"
