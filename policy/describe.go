@@ -190,7 +190,7 @@ func (p *Policy) otherwise() string {
 	action, _ := parseAction(p.OnLimit) // the policy is valid
 	switch {
 	case p.Mode == Shadow:
-		return "; others are counted and pass (shadow)"
+		return "; others are counted and pass (in shadow)"
 	case action == limiter.Degrade:
 		return "; others get a cheaper answer"
 	case action.MaxWait() > 0:

@@ -55,7 +55,7 @@ func TestDescribeIsInPlainWords(t *testing.T) {
 		// The periods: a single unit has its article, several are counted, and a fraction goes to
 		// the smaller unit.
 		{"2/1d", "ip/56", policy.Policy{Mode: policy.Shadow, OnLimit: "degrade"},
-			"2 requests a day for each address (IPv6 by /56 network); others are counted and pass (shadow)"},
+			"2 requests a day for each address (IPv6 by /56 network); others are counted and pass (in shadow)"},
 		{"3/10s", "global", policy.Policy{Mode: policy.Off},
 			"3 requests every 10 seconds for all callers together; others are refused (switched off)"},
 		{"3/7d", "route", policy.Policy{}, "3 requests every 7 days for each route; others are refused"},

@@ -54,7 +54,7 @@ func (j *journey) firstPolicy() {
 	b.press("New policy of shop")
 	j.fits(b)
 	b.press("Log-in")
-	b.reads("5 POST requests within any minute to /login for each address; others are counted and pass (shadow)")
+	b.reads("5 POST requests within any minute to /login for each address; others are counted and pass (in shadow)")
 
 	j.fleet.follow("a policy from a template", func() { b.press("Create in shadow") })
 	b.reads("In shadow: nothing is refused yet", "It has seen no request yet.")

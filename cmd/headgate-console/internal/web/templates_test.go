@@ -248,7 +248,7 @@ func TestPreviewSaysWhatIsMissing(t *testing.T) {
 		says   string
 		open   []string
 	}{
-		{func() {}, "100 requests a minute for each address; others are counted and pass (shadow).",
+		{func() {}, "100 requests a minute for each address; others are counted and pass (in shadow).",
 			[]string{"Name", "Applications"}},
 		{func() { form.Set("name", "No Name") }, "100 requests a minute", []string{"Name", "Applications"}},
 		{func() { form["name"], form["apps"] = []string{"x"}, []string{"a"} }, "100 requests a minute", nil},
