@@ -143,7 +143,8 @@ func TestPermissionRemedyIsTheDocumentedOne(t *testing.T) {
 }
 
 const remedyOfLimiter = "ACL SETUSER limiter ~hg:* &hg:* +eval +evalsha +get +mget +exists +set +del +time +pttl +pexpire +info " +
-	"+zadd +zremrangebyscore +zremrangebyrank +zrevrangebyscore +getrange +zrem +zcard +hget +hmget +hset +hincrby +hdel +zrangebyscore +subscribe +ping +multi +exec"
+	"+zadd +zremrangebyscore +zremrangebyrank +zrevrangebyscore +getrange +zrem +zcard +hget +hmget +hset +hincrby +hdel +zrangebyscore +subscribe +ping +multi +exec " +
+	"+hexists +hgetall +hscan +llen +lindex +lrange"
 
 // useEverything has every algorithm take, refuse, refund and reset, decides two
 // operations in one step, and meets an unreadable key. It returns the first error of permissions.
