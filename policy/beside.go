@@ -300,23 +300,21 @@ const onlyBan = "; its ban stays in force"
 // usable returns what the policy can have of an override, or nil, and notes what it cannot have.
 // unread is why the rest of its text cannot be read, or "".
 func (t *tableBeside) usable(key string, o Override, unread string) *Override {
+	use, err := UsableOverride(&t.policy, key, o)
 	why := unread
 	if why == "" {
-		err := t.policy.CheckOverride(key, o)
 		if err == nil {
-			return &o
+			return &use
 		}
 		why = reason(err)
 	}
 
-	// A ban needs no limit, and a key that is kept out must not come in with a mistake in one.
-	ban := Override{BannedUntil: o.BannedUntil}
-	if ban.BannedUntil.IsZero() || t.policy.CheckOverride(key, ban) != nil {
+	if use.BannedUntil.IsZero() {
 		t.left[key] = leftOverride{o, unread, clippedTo(why, maxReason)}
 		return nil
 	}
 	t.left[key] = leftOverride{o, unread, clippedTo(why, maxReason-len(onlyBan)) + onlyBan}
-	return &ban
+	return &use
 }
 
 // checkAll checks all overrides with another version of the policy.

@@ -114,6 +114,23 @@ func (p *Policy) CheckOverride(key string, o Override) error {
 	return p.checkBeside(&o.Limit)
 }
 
+// UsableOverride returns what p applies of the override of a key beside it. With the error of
+// [Policy.CheckOverride] that is the ban alone, which needs no limit: a key that is kept out must
+// not come in with a mistake in one. Without a ban to apply it is the zero Override, which has
+// ended.
+func UsableOverride(p *Policy, key string, o Override) (Override, error) {
+	err := p.CheckOverride(key, o)
+	if err == nil {
+		return o, nil
+	}
+
+	ban := Override{BannedUntil: o.BannedUntil}
+	if ban.BannedUntil.IsZero() || p.CheckOverride(key, ban) != nil {
+		return Override{}, err
+	}
+	return ban, err
+}
+
 // OverriddenPrefix returns the prefix that the key of an override stands for, and false if it is a
 // key by itself. So is "*", which is the path of a request that asks about the whole server.
 func OverriddenPrefix(key string) (prefix string, ok bool) {

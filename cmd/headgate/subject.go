@@ -252,9 +252,9 @@ func overridesOf(
 				continue
 			}
 
-			// One that has ended, or that the policy cannot have, is in force nowhere.
-			o, err := policy.ParseOverride(c.Text)
-			if err != nil || o.Ended(now) || p.CheckOverride(c.Key, o) != nil {
+			// Of one that cannot be read, or that the policy cannot have, the ban is in force.
+			o, _ := policy.ParseOverride(c.Text)
+			if o, _ = policy.UsableOverride(p, c.Key, o); o.Ended(now) {
 				continue
 			}
 			if !o.Limits(now) {

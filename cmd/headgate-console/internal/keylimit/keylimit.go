@@ -41,7 +41,7 @@ func Patterns(key string) []string {
 // the result are right for this key, and for no other. The result may have more Overrides than a
 // policy can be saved with. Apply does not change p.
 func (b Beside) Apply(p policy.Policy, key string, at time.Time) policy.Policy {
-	pattern, ok := b.find(&p, key, at)
+	pattern, o, ok := b.find(&p, key, at)
 	if !ok {
 		return p
 	}
@@ -52,7 +52,7 @@ func (b Beside) Apply(p policy.Policy, key string, at time.Time) policy.Policy {
 	if p.Overrides == nil {
 		p.Overrides = map[string]policy.Override{}
 	}
-	p.Overrides[pattern] = b[pattern]
+	p.Overrides[pattern] = o
 	return p
 }
 
@@ -73,21 +73,21 @@ func (b Beside) Without(key string) Beside {
 }
 
 // find returns which override is in force for a key, of those that the policy can have: that of the
-// key, or that of the longest prefix.
-func (b Beside) find(p *policy.Policy, key string, at time.Time) (pattern string, ok bool) {
+// key, or that of the longest prefix. Of one that the policy cannot have, the ban is in force.
+func (b Beside) find(p *policy.Policy, key string, at time.Time) (pattern string, o policy.Override, ok bool) {
 	// The key itself comes first, and then the prefixes by their length. A key that ends in * is
 	// spelled as a prefix, which is not the longest that it has.
 	_, isPrefix := policy.OverriddenPrefix(key)
 	for i, other := range Patterns(key) {
-		o, is := b[other]
-		if !is || o.Ended(at) || p.CheckOverride(other, o) != nil {
+		usable, _ := policy.UsableOverride(p, other, b[other])
+		if usable.Ended(at) {
 			continue
 		}
-		if pattern, ok = other, true; i == 0 && other == key && !isPrefix {
+		if pattern, o, ok = other, usable, true; i == 0 && other == key && !isPrefix {
 			break
 		}
 	}
-	return pattern, ok
+	return pattern, o, ok
 }
 
 // Limits returns the limits that keys have by the overrides, each once.

@@ -127,7 +127,7 @@ func (a *action) banBeside(p *policy.Policy, key string, until time.Time, entry 
 		return err
 	}
 
-	// A text that cannot be read is in force nowhere.
+	// A limit that cannot be read, or that the policy cannot have, is in force nowhere.
 	o, _ := policy.ParseOverride(was.Text)
 	if !o.Limits(instant(a.now)) || p.CheckOverride(key, policy.Override{Limit: o.Limit}) != nil {
 		o = policy.Override{}
@@ -154,13 +154,14 @@ func (a *action) banBeside(p *policy.Policy, key string, until time.Time, entry 
 // keptBan returns a text that replaces that of an override, with the ban that it has in force: only
 // a lift ends a ban.
 func keptBan(was, text string, now time.Time) string {
-	before, err := policy.ParseOverride(was)
-	if err != nil || !before.Bans(now) {
+	before, _ := policy.ParseOverride(was) // whose ban is in force whatever follows it
+	if !before.Bans(now) {
 		return text
 	}
 
 	var o policy.Override
 	if text != "" {
+		var err error
 		if o, err = policy.ParseOverride(text); err != nil || !o.BannedUntil.IsZero() {
 			return text
 		}
@@ -189,7 +190,7 @@ func (s *Service) BansBeside(ctx context.Context, a Actor, names []string) (list
 
 		list = nil
 		for _, row := range rows {
-			if o, err := policy.ParseOverride(row.Text); err == nil && o.Bans(now) && sees[row.Policy] {
+			if o, _ := policy.ParseOverride(row.Text); o.Bans(now) && sees[row.Policy] {
 				list = append(list, KeyBan{row.Policy, row.Key, o.BannedUntil, row.ChangedBy})
 			}
 		}

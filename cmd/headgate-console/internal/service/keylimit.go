@@ -80,17 +80,15 @@ func (a *action) keyPolicy(p policy.Policy, key string) (KeyPolicy, error) {
 	return k, nil
 }
 
-// besideOf returns the overrides of rows. One that cannot be read is left out, as instances do.
+// besideOf returns the overrides of rows. Of one that cannot be read there is the ban, as in
+// instances, or the zero Override.
 func besideOf(rows []store.Override) keylimit.Beside {
 	beside := make(keylimit.Beside, len(rows))
 	texts := map[string]policy.Override{} // few are different
 	for _, row := range rows {
 		o, ok := texts[row.Text]
 		if !ok {
-			var err error
-			if o, err = policy.ParseOverride(row.Text); err != nil {
-				continue
-			}
+			o, _ = policy.ParseOverride(row.Text)
 			texts[row.Text] = o
 		}
 		beside[row.Key] = o

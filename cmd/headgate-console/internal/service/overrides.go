@@ -25,7 +25,7 @@ type Override struct {
 	ChangedAt time.Time
 	ChangedBy string
 
-	// Reason says why the instances leave it out, or is "".
+	// Reason says why the instances leave it out, or have its ban alone, or is "".
 	Reason string
 }
 
@@ -89,12 +89,17 @@ func checkPart(field, text string) error {
 // overrideOf returns an override beside a policy, which may have changed since.
 func overrideOf(p *policy.Policy, row store.Override) Override {
 	o := Override{Key: row.Key, ChangedAt: instant(row.ChangedAt), ChangedBy: row.ChangedBy}
-	var err error
-	if o.Override, err = policy.ParseOverride(row.Text); err == nil {
-		err = p.CheckOverride(o.Key, o.Override)
+	read, err := policy.ParseOverride(row.Text)
+	o.Override = read
+	usable, unfit := policy.UsableOverride(p, o.Key, read)
+	if err == nil {
+		err = unfit
 	}
 	if err != nil {
 		o.Reason = err.Error()
+		if !usable.BannedUntil.IsZero() {
+			o.Reason += "; its ban stays in force"
+		}
 	}
 	return o
 }
