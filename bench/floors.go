@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"hash/maphash"
 	"net/http"
@@ -45,8 +44,6 @@ var httpFloors = map[string][]httpPeer{
 	},
 	"Fiber, short refusals": {{floorOf(oursShort), fiberApp(fiberFloor(limiter.NoHeaders, true))}},
 }
-
-var redisFloors = []redisPeer{{name: floorOf(ours), open: openFloorRedis}}
 
 // places is how many keys of a floor are found at once. Any others are in a map beside them.
 const places = 1 << 17
@@ -316,16 +313,4 @@ func fiberFloor(style limiter.HeaderStyle, short bool) func(quota) (fiber.Handle
 			return nil
 		}, nil
 	}
-}
-
-// openFloorRedis runs the short script of GCRA, as one round trip with one key is the least.
-func openFloorRedis(addr string, q quota) (func() ask, func(), error) {
-	c, stop := goRedis(addr)
-	sha, err := c.ScriptLoad(context.Background(), gcraScript).Result()
-	interval := q.period.Microseconds() / int64(q.units)
-
-	return same(func(ctx context.Context, key string) error {
-		reply, err := c.EvalSha(ctx, sha, []string{"floor:" + key}, interval, interval*int64(q.burst)).Int64Slice()
-		return admitted(err == nil && reply[0] == 1, err)
-	}), stop, err
 }

@@ -12,8 +12,6 @@ import (
 	"time"
 
 	"github.com/valyala/fasthttp"
-
-	"github.com/headgate/headgate/internal/test"
 )
 
 func TestFloorsPassTheExam(t *testing.T) {
@@ -29,19 +27,6 @@ func TestFloorsPassTheExam(t *testing.T) {
 			if err := peer.examine(); err != nil {
 				t.Errorf("%s, %s: %v", contest, peer.name, err)
 			}
-		}
-	}
-
-	// The script needs a server.
-	test.Program(t, "redis-server", "redis-server")
-	addr, stop, err := startRedis()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer stop()
-	for _, peer := range redisFloors {
-		if err := peer.examine(addr); err != nil {
-			t.Errorf("Redis, %s: %v", peer.name, err)
 		}
 	}
 }

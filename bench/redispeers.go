@@ -54,10 +54,9 @@ var redisPeers = []redisPeer{
 // redisPeersOf returns the peers of those names, in that order.
 func redisPeersOf(names ...string) []redisPeer {
 	var list []redisPeer
-	all := slices.Concat(redisPeers, redisFloors)
 	for _, name := range names {
-		i := slices.IndexFunc(all, func(r redisPeer) bool { return r.name == name })
-		list = append(list, all[i])
+		i := slices.IndexFunc(redisPeers, func(r redisPeer) bool { return r.name == name })
+		list = append(list, redisPeers[i])
 	}
 	return list
 }
