@@ -42,8 +42,8 @@ const (
 	benchLimit = "1000000/1h"
 )
 
-// rounds are the numbers of callers, and how many times as long as a PING a decision takes half of
-// the time by docs/benchmarks.md, with a Redis on the same machine.
+// rounds are the numbers of callers, and how many times as long as a PING a decision takes by the
+// rates of docs/benchmarks.md, with a Redis on the same machine.
 var rounds = []struct {
 	callers    int
 	documented float64
