@@ -141,13 +141,17 @@ func (r *request) auditEntries(list []service.Entry) ([]auditEntry, error) {
 func (r *request) pageOf(object string) (string, error) {
 	ctx := r.req.Context()
 	kind, name, _ := strings.Cut(object, ":")
+
 	switch kind {
+	// These have a page each.
 	case "policy":
 		_, err := r.Service.Policy(ctx, r.actor, name)
 		return whereFound(policyPath(name), err)
 	case "user":
 		_, err := r.Service.User(ctx, r.actor, name)
 		return whereFound(userPath(name), err)
+
+	// These are on a page with others of their kind.
 	case "app":
 		apps, err := r.apps()
 		if err != nil || !sees(apps, name) {
@@ -160,6 +164,7 @@ func (r *request) pageOf(object string) (string, error) {
 			return "", err
 		}
 		return "/alerts", nil
+
 	case "settings":
 		return "/settings", nil
 	}
