@@ -283,26 +283,36 @@ func furnish(t *testing.T, console string) *scene {
 	return w
 }
 
+// newHouse returns a database on SQLite that furnish has written to as the administrator, and the
+// directory that it is in.
+func newHouse(t *testing.T, furnish func(*house)) (h *house, data string) {
+	t.Helper()
+
+	data = t.TempDir()
+	h = &house{t: t, ctx: t.Context(), sessions: map[string]string{}}
+	db := &database{t: t, url: "sqlite://" + filepath.Join(data, "console.db")}
+	db.with(func(_ context.Context, s *service.Service, first string) {
+		h.s = s
+		h.admin = h.enter(service.FirstUser, first)
+		furnish(h)
+	})
+	return h, data
+}
+
 // unfurnished starts a console without Redis in which nothing is yet, and whose settings require
 // a second factor.
 func unfurnished(t *testing.T, console string) *scene {
 	t.Helper()
 
-	data := t.TempDir()
-	h := &house{t: t, ctx: t.Context(), sessions: map[string]string{}}
-
-	db := &database{t: t, url: "sqlite://" + filepath.Join(data, "console.db")}
-	db.with(func(_ context.Context, s *service.Service, first string) {
-		h.s = s
-		h.admin = h.enter(service.FirstUser, first)
+	h, data := newHouse(t, func(h *house) {
 		h.factor(h.admin)
 		h.person("new", "")
 
 		// The setting comes last, when new is signed in and has no factor yet.
-		settings, err := s.Settings(h.ctx, h.admin)
+		settings, err := h.s.Settings(h.ctx, h.admin)
 		h.must(err)
 		settings.SecondFactor = service.ForEveryone
-		h.must(s.SaveSettings(h.ctx, h.admin, settings))
+		h.must(h.s.SaveSettings(h.ctx, h.admin, settings))
 	})
 
 	w := &scene{front: openFront(t), sessions: h.sessions, parts: emptyStates()}
@@ -315,14 +325,9 @@ func unfurnished(t *testing.T, console string) *scene {
 func contested(t *testing.T, console string) *scene {
 	t.Helper()
 
-	data := t.TempDir()
-	h := &house{t: t, ctx: t.Context(), sessions: map[string]string{}}
-	db := &database{t: t, url: "sqlite://" + filepath.Join(data, "console.db")}
-	db.with(func(_ context.Context, s *service.Service, first string) {
-		h.s = s
-		h.admin = h.enter(service.FirstUser, first)
-		h.must(s.CreateApp(h.ctx, h.admin, "shop", ""))
-		_, err := s.Import(h.ctx, h.admin, service.Import{Format: service.YAML,
+	h, data := newHouse(t, func(h *house) {
+		h.must(h.s.CreateApp(h.ctx, h.admin, "shop", ""))
+		_, err := h.s.Import(h.ctx, h.admin, service.Import{Format: service.YAML,
 			Data: []byte("policies: [{name: ours, apps: [shop], limit: 5/1m, key: ip}]")})
 		h.must(err)
 	})
