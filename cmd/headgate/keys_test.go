@@ -280,7 +280,8 @@ func TestKeysKnowTheBansOfOverrides(t *testing.T) {
 			t.Errorf("%s: %+v, want a ban until %s and a limit of %d", key, got, end, capacity)
 		}
 
-		words := "an override of the policy api bans the key until " + end.Format(timeForm) + " UTC: lift it in the console"
+		words := "an override of the policy api bans the key until " + end.Format(timeForm) +
+			" UTC: lift it in the console"
 		s.call("keys", "peek", "-policy", "api", key).want(t, fine, "banned, in ", words)
 		s.call("keys", "reset", "-policy", "api", key).want(t, fine, "the key is fresh", words)
 		if out := s.call("keys", "lift", "-policy", "api", key).want(t, usage, words).out; out != "" {

@@ -142,8 +142,10 @@ func TestPermissionRemedyIsTheDocumentedOne(t *testing.T) {
 	}
 }
 
-const remedyOfLimiter = "ACL SETUSER limiter ~hg:* &hg:* +eval +evalsha +get +mget +exists +set +del +time +pttl +pexpire +info " +
-	"+zadd +zremrangebyscore +zremrangebyrank +zrevrangebyscore +getrange +zrem +zcard +hget +hmget +hset +hincrby +hdel +zrangebyscore +subscribe +ping +multi +exec " +
+const remedyOfLimiter = "ACL SETUSER limiter ~hg:* &hg:* " +
+	"+eval +evalsha +get +mget +exists +set +del +time +pttl +pexpire +info " +
+	"+zadd +zremrangebyscore +zremrangebyrank +zrevrangebyscore +getrange +zrem +zcard " +
+	"+hget +hmget +hset +hincrby +hdel +zrangebyscore +subscribe +ping +multi +exec " +
 	"+hexists +hgetall +hscan +llen +lindex +lrange"
 
 // useEverything has every algorithm take, refuse, refund and reset, decides two
