@@ -79,10 +79,15 @@ func (b Beside) find(p *policy.Policy, key string, at time.Time) (pattern string
 	// spelled as a prefix, which is not the longest that it has.
 	_, isPrefix := policy.OverriddenPrefix(key)
 	for i, other := range Patterns(key) {
-		usable, _ := policy.UsableOverride(p, other, b[other])
+		written, is := b[other]
+		if !is {
+			continue
+		}
+		usable, _ := policy.UsableOverride(p, other, written)
 		if usable.Ended(at) {
 			continue
 		}
+
 		if pattern, o, ok = other, usable, true; i == 0 && other == key && !isPrefix {
 			break
 		}
