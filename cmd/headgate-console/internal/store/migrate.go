@@ -12,7 +12,10 @@ import (
 )
 
 //go:embed migrations
-var migrations embed.FS
+var embedded embed.FS
+
+// migrations has a folder with the files of each engine. Tests add files to it.
+var migrations fs.FS = embedded
 
 // migrationTimeout bounds all migrations together.
 const migrationTimeout = 5 * time.Minute
@@ -96,7 +99,7 @@ func (d *DB) migrateTo(ctx context.Context, r runner, files []string, s *stage) 
 
 // runFile runs the statements of a file, which are separated by empty lines.
 func (d *DB) runFile(ctx context.Context, r runner, file string) error {
-	text, err := migrations.ReadFile(file)
+	text, err := fs.ReadFile(migrations, file)
 	if err != nil {
 		return err
 	}

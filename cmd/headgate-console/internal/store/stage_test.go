@@ -19,7 +19,7 @@ func (l lines) Write(b []byte) (int, error) {
 func TestOpenSaysWhatItDoes(t *testing.T) {
 	everyEngine(t, func(t *testing.T, url string) {
 		// The first start runs the migrations, the second one finds nothing to do.
-		for start, want := range []string{"opening 0001 0002 0003 0004 0005 0006", "opening"} {
+		for start, want := range []string{"opening 0001", "opening"} {
 			log := make(lines, 100)
 			db, err := Open(t.Context(), Options{URL: url, Logger: slog.New(slog.NewTextHandler(log, nil)),
 				remind: time.Hour})
@@ -32,7 +32,7 @@ func TestOpenSaysWhatItDoes(t *testing.T) {
 			for line := range log {
 				all += line
 			}
-			said := regexp.MustCompile(`opening|000[1-6]_|database is open`).FindAllString(all, -1)
+			said := regexp.MustCompile(`opening|0001_|database is open`).FindAllString(all, -1)
 			if words := strings.ReplaceAll(strings.Join(said, " "), "_", ""); words != want+" database is open" {
 				t.Errorf("start %d says %q, want %q", start, words, want)
 			}
