@@ -1,7 +1,6 @@
 package api
 
 import (
-	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -13,41 +12,8 @@ import (
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/test/redistest"
 	"github.com/headgate/headgate/limiter"
-	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/store/redisstore"
 )
-
-// withStore gives an API the keys of a store.
-func withStore(s *redisstore.Store) func(*Options) {
-	apply := func(ctx context.Context, verb core.Verb, p policy.Policy, key string, units, until int64) (
-		core.Decision, error) {
-
-		out := make([]core.Decision, 1)
-		err := s.Apply(ctx, []core.Op{{Verb: verb, Rule: p.Name, Key: key, Limit: p.LimitOf(key, time.Now()),
-			Cost: units, CreditUntil: until}}, out)
-		return out[0], err
-	}
-	return func(o *Options) {
-		o.Peek = func(ctx context.Context, p policy.Policy, key string) (core.Decision, error) {
-			return apply(ctx, core.Peek, p, key, 1, 0)
-		}
-		o.Credits = func(ctx context.Context, p policy.Policy, key string) ([]redisstore.Credit, error) {
-			return s.Credits(ctx, core.ID{Rule: p.Name, Key: key, Algorithm: p.Limit.Algorithm})
-		}
-		o.Grant = func(ctx context.Context, p policy.Policy, key string, n int64, until time.Time) (
-			core.Decision, error) {
-
-			return apply(ctx, core.Grant, p, key, n, until.UnixMicro())
-		}
-		o.Revoke = func(ctx context.Context, p policy.Policy, key string) error {
-			_, err := apply(ctx, core.Revoke, p, key, 0, 0)
-			return err
-		}
-		o.Debit = func(ctx context.Context, p policy.Policy, key string, n int64) (core.Decision, error) {
-			return apply(ctx, core.Debit, p, key, n, 0)
-		}
-	}
-}
 
 // What the API grants, a limiter beside it admits, until it is revoked, and what it debits is
 // refused.
@@ -55,7 +21,8 @@ func TestCreditOfKeysBesideALimiter(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: redistest.Addr(t), ContextTimeoutEnabled: true})
 	defer client.Close()
 	store := redisstore.MustNew(client, redisstore.Options{Prefix: redistest.Prefix(t), Timeout: 10 * time.Second})
-	w := newWorld(t, withStore(store))
+	w := newWorld(t)
+	w.redis.store = store
 	w.ask("owner", "PUT", "/api/policies/calls", login(object{"limit": "5/1h fixed-window debt=3", "key": "user"}),
 		"If-None-Match", "*").want(201)
 	l, err := limiter.New(limiter.Config{Store: store, OnStoreError: limiter.FailClosed,
@@ -133,16 +100,8 @@ func TestCreditOfKeysBesideALimiter(t *testing.T) {
 
 // The error of Redis is for the log, and that about a key is for the client.
 func TestCreditWhileRedisIsAway(t *testing.T) {
-	gone := errors.New("dial 10.0.0.1: refused")
-	w := newWorld(t, withRedis, func(o *Options) {
-		o.Grant = func(context.Context, policy.Policy, string, int64, time.Time) (core.Decision, error) {
-			return core.Decision{}, gone
-		}
-		o.Debit = func(context.Context, policy.Policy, string, int64) (core.Decision, error) {
-			return core.Decision{}, gone
-		}
-		o.Revoke = func(context.Context, policy.Policy, string) error { return gone }
-	})
+	w := newWorld(t)
+	w.asked(errors.New("dial 10.0.0.1: refused"))
 	for path, body := range map[string]object{
 		"grant":  {"key": "192.0.2.1", "units": 1, "until": "2030-01-31T09:00:00Z"},
 		"debit":  {"key": "192.0.2.1", "units": 1},

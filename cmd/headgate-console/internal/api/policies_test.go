@@ -504,6 +504,7 @@ func TestPoliciesHavePlansAndAccess(t *testing.T) {
 // those who see that.
 func TestValidateSaysWhatWouldBeRefused(t *testing.T) {
 	w := newWorld(t)
+	w.api.o.Service = newService(w.db, nil)
 	tighter := login(object{"name": "p", "limit": "99/1m"}) // p has 100/1m
 
 	// Whose policy it is not is told as if there were none.

@@ -50,24 +50,27 @@ func CheckBan(p policy.Policy, key string, span time.Duration) error {
 }
 
 // ImposeBan bans a key of a policy for a time from now on. Under a policy that bans by itself it is
-// [Service.ResetKey] for impose, and the store has the ban. Under any other the ban is beside the
+// [Service.ResetKey] for a ban, and the store has the ban. Under any other the ban is beside the
 // policy, and published like an override; it replaces one that it was under, and leaves the key's
 // limit.
-func (s *Service) ImposeBan(
-	ctx context.Context, a Actor, name, key string, span time.Duration,
-	impose func(context.Context, policy.Policy, string, time.Duration) error,
-) error {
+func (s *Service) ImposeBan(ctx context.Context, a Actor, name, key string, span time.Duration) error {
 	if err := checkKey(key); err != nil {
 		return err
 	}
 
 	inStore := false
+	entry := func(p policy.Policy, op *core.Op) (string, error) {
+		ban := p.Ban
+		ban.For, ban.Max = span, span
+		op.Ban = &ban
+		return with(keyText(key, p), "for", span.String()), CheckBan(p, key, span)
+	}
 	err := s.act(ctx, a, store.CounterOverrides, "ban.impose", policyObject(name), func(d *action) error {
 		p, err := d.editable(name)
 		if err != nil {
 			return err
 		}
-		if inStore = p.Ban != (core.Ban{}); inStore {
+		if inStore = s.fleet == nil || p.Ban != (core.Ban{}); inStore {
 			return errUnchanged
 		}
 		if err := errors.Join(checkComment(a.comment), CheckBan(p, key, span)); err != nil {
@@ -75,23 +78,16 @@ func (s *Service) ImposeBan(
 		}
 		return d.banBeside(&p, key, instant(d.now).Add(span), with(keyText(key, p), "for", span.String()))
 	})
-	if err != nil || !inStore {
-		return err
+	if err == nil && inStore {
+		_, err = s.changeKey(ctx, a, "ban.impose", name, core.Op{Verb: core.Impose, Key: key}, entry)
 	}
-
-	entry := func(p policy.Policy, key string) (string, error) {
-		return with(keyText(key, p), "for", span.String()), CheckBan(p, key, span)
-	}
-	ban := func(ctx context.Context, p policy.Policy, key string) error { return impose(ctx, p, key, span) }
-	return s.changeKey(ctx, a, "ban.impose", name, key, entry, ban)
+	return err
 }
 
-// LiftBan ends the bans of a key of a policy: the one beside it, and by lift that of the store, as
-// [Service.ResetKey] does. Under a policy that bans no keys lift is not called if there was one
-// beside it.
-func (s *Service) LiftBan(
-	ctx context.Context, a Actor, name, key string, lift func(context.Context, policy.Policy, string) error,
-) error {
+// LiftBan ends the bans of a key of a policy: the one beside it, and as [Service.ResetKey] does,
+// that of the store. Under a policy that bans no keys the store is not asked if there was one beside
+// it.
+func (s *Service) LiftBan(ctx context.Context, a Actor, name, key string) error {
 	if err := checkLength(key); err != nil {
 		return err
 	}
@@ -113,10 +109,10 @@ func (s *Service) LiftBan(
 		done = p.Ban == (core.Ban{})
 		return d.banBeside(&p, key, time.Time{}, keyText(key, p))
 	})
-	if err != nil || done {
-		return err
+	if err == nil && !done {
+		_, err = s.changeKey(ctx, a, "ban.lift", name, core.Op{Verb: core.Lift, Key: key}, keyEntry)
 	}
-	return s.changeKey(ctx, a, "ban.lift", name, key, keyEntry, lift)
+	return err
 }
 
 // banBeside sets the end of the ban that a key has beside a policy, or lifts it with the zero time,

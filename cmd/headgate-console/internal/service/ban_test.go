@@ -1,11 +1,10 @@
 package service
 
 import (
-	"context"
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/core"
 )
 
 // texts returns the overrides of p as they are published.
@@ -24,17 +23,10 @@ func (w *world) texts() (list []string) {
 func TestBanBesideAPolicy(t *testing.T) {
 	everyEngine(t, func(t *testing.T, w *world) {
 		w.create(byUser("p"))
-		never := func(context.Context, policy.Policy, string, time.Duration) error {
-			t.Error("the store was asked")
-			return nil
-		}
+		w.asked(nil, func(op core.Op) { t.Errorf("Redis was asked to %s %s", op.Verb, op.Key) })
 		ban := func(key string, span time.Duration) {
 			t.Helper()
-			w.must(w.ImposeBan(t.Context(), w.admin.Saying("why"), "p", key, span, never))
-		}
-		lifted := func(context.Context, policy.Policy, string) error {
-			t.Error("the store was asked")
-			return nil
+			w.must(w.ImposeBan(t.Context(), w.admin.Saying("why"), "p", key, span))
 		}
 		// A ban ends with a whole second.
 		end := func(d time.Duration) time.Time {
@@ -69,7 +61,7 @@ func TestBanBesideAPolicy(t *testing.T) {
 			t.Errorf("of a policy that is not seen: %+v", list)
 		}
 
-		w.must(w.LiftBan(t.Context(), w.admin, "p", "own", lifted))
+		w.must(w.LiftBan(t.Context(), w.admin, "p", "own"))
 		w.clock.pass(time.Minute + time.Second)
 		if list := must(w.BansBeside(t.Context(), w.admin, []string{"p"})); len(list) != 0 {
 			t.Errorf("after the lift and the end: %+v", list)

@@ -12,11 +12,14 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/cmd/headgate-console/internal/store"
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/observe/topkeys"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/policy/stats"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
-// Fleet is what the running instances report. Its methods are safe for concurrent use.
+// Fleet is the Redis of the running instances. Its methods are safe for concurrent use.
 type Fleet interface {
 	// Minutes returns the counts of an application in the last minutes by the server's
 	// clock, the current one last.
@@ -24,6 +27,23 @@ type Fleet interface {
 
 	// Instances returns the instances that have reported lately.
 	Instances(ctx context.Context) ([]policy.Instance, error)
+
+	// Version returns the label of the published version.
+	Version(ctx context.Context) (string, error)
+
+	// Top returns the top keys of the instances of an application.
+	Top(ctx context.Context, app string) (stats.Top, error)
+
+	// MinuteKeys returns the keys that a policy decided about most often in n minutes from an
+	// instant on; see [stats.ReadMinuteKeys].
+	MinuteKeys(ctx context.Context, app, policy string, from time.Time, n int) ([]topkeys.Summary, error)
+
+	// Apply and Credits are those of [redisstore.Store].
+	Apply(ctx context.Context, ops []core.Op, out []core.Decision) error
+	Credits(ctx context.Context, id core.ID) ([]redisstore.Credit, error)
+
+	// Bans returns the keys that policies have banned, those whose bans last longest first.
+	Bans(ctx context.Context, policies []string) ([]core.Banned, error)
 }
 
 // TrafficQuery selects counts.

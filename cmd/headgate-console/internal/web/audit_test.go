@@ -34,7 +34,7 @@ func TestAuditLeadsToWhatWasActedOn(t *testing.T) {
 	_, err = w.CreatePolicy(t.Context(), w.admin, policy.Policy{Name: "people", Apps: []string{"a"}, Key: "user",
 		Limit: core.MustParseLimit("5/1m")})
 	w.must(err)
-	w.must(w.ImposeBan(t.Context(), w.admin, "people", odd, time.Hour, nil))
+	w.must(w.ImposeBan(t.Context(), w.admin, "people", odd, time.Hour))
 	_, err = w.SetOverride(t.Context(), w.admin, "people", service.OverrideChange{Key: "x:*", Limit: "7/1m"})
 	w.must(err)
 

@@ -1,15 +1,12 @@
 package web
 
 import (
-	"context"
 	"regexp"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
-	"github.com/headgate/headgate/core"
-	"github.com/headgate/headgate/policy"
 )
 
 // CanGrant reports whether the actor may give the key units, or take them away.
@@ -45,12 +42,7 @@ func (r *request) doGrant(k *target) (done string, err error) {
 		return "", m.err()
 	}
 
-	err = r.Service.GrantKey(r.req.Context(), r.actor, k.Policy, k.Counted, units, until,
-		func(ctx context.Context, p policy.Policy, key string) (core.Decision, error) {
-			d, err := r.Fleet.Grant(ctx, p, key, units, until)
-			return d, fleetErr(err)
-		})
-	return "granted", err
+	return "granted", r.Service.GrantKey(r.req.Context(), r.actor, k.Policy, k.Counted, units, until)
 }
 
 // askDebit asks for the units that a key is charged.
@@ -69,11 +61,7 @@ func (r *request) doDebit(k *target) (done string, err error) {
 		return "", m.err()
 	}
 
-	charged, err := r.Service.DebitKey(r.req.Context(), r.actor, k.Policy, k.Counted, units,
-		func(ctx context.Context, p policy.Policy, key string) (core.Decision, error) {
-			d, err := r.Fleet.Debit(ctx, p, key, units)
-			return d, fleetErr(err)
-		})
+	charged, err := r.Service.DebitKey(r.req.Context(), r.actor, k.Policy, k.Counted, units)
 	if charged < units {
 		return "partly", err
 	}

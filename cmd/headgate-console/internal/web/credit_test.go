@@ -2,7 +2,6 @@ package web
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/test/redistest"
 	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/store/redisstore"
@@ -28,16 +28,16 @@ type limited struct {
 	*world
 	t       *testing.T
 	client  *redis.Client
-	fleet   Fleet
 	limiter *limiter.Limiter
 	b       *browser
 }
 
 func newLimited(t *testing.T, policies ...policy.Policy) *limited {
 	t.Helper()
-	s := &limited{t: t}
-	s.fleet, s.client = openFleet(t)
-	s.world = newWorld(t, func(o *Options) { o.Fleet = s.fleet })
+	s := &limited{t: t, world: newWorld(t)}
+	s.client = redis.NewClient(&redis.Options{Addr: redistest.Start(t).Addr, ContextTimeoutEnabled: true})
+	t.Cleanup(func() { s.client.Close() })
+	s.fleet.store = redisstore.MustNew(s.client, redisstore.Options{Timeout: 10 * time.Second})
 	for _, p := range policies {
 		_, err := s.CreatePolicy(t.Context(), s.admin, p)
 		s.must(err)
@@ -150,11 +150,9 @@ func TestTopUpOnThePage(t *testing.T) {
 
 func (s *limited) peek(name, key string) core.Decision {
 	s.t.Helper()
-	p, err := s.Policy(s.t.Context(), s.admin, name)
+	u, err := s.LookUp(s.t.Context(), s.admin, name, key)
 	s.must(err)
-	d, err := s.fleet.Peek(s.t.Context(), p, key)
-	s.must(err)
-	return d
+	return u.Decision
 }
 
 // After the limit as many more requests pass as were granted, and none after a revoke, or after the
@@ -380,8 +378,5 @@ func TestKeyOfALaterFormatIsExplained(t *testing.T) {
 	}
 	if v := s.client.Get(t.Context(), "hg:{k}:api:g").Val(); v != "\xfe\x09later" {
 		t.Errorf("it is %q", v)
-	}
-	if err := fleetErr(errors.New("away")); !errors.Is(err, errFleet) {
-		t.Error(err)
 	}
 }

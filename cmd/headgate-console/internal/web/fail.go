@@ -18,7 +18,6 @@ var (
 	errBadForm = errors.New("the form cannot be read")
 	errForeign = errors.New("the form came from another site")
 	errMethod  = errors.New("the page has no such method")
-	errFleet   = errors.New("the Redis that the instances follow does not answer")
 	errNoFleet = errors.New("the console was started without Redis")
 
 	errStranger   = errors.New("the proxy names no user who may log in")
@@ -82,7 +81,7 @@ var failures = []struct {
 	{service.ErrBusy, false, failure{Status: 503, Title: "Busy",
 		Text: "Others do the same at the moment. Nothing was changed. Please try again in a moment."}},
 	// It comes before the deadline, which may be one that Redis has not kept.
-	{errFleet, true, failure{Status: 503, Title: "Redis does not answer",
+	{service.ErrNoFleet, true, failure{Status: 503, Title: "Redis does not answer",
 		Text: "The counts of the instances cannot be read. Please try again in a moment."}},
 	{service.ErrFull, true, failure{Status: 503, Title: fullTitle,
 		Text: "Nothing was changed. The running instances go on with the policies that they have. " +

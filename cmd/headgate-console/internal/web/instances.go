@@ -166,7 +166,7 @@ func (r *request) fleetView(apps ...string) (f fleetView, err error) {
 	if err != nil && !errors.Is(err, service.ErrNoFleet) {
 		return f, err
 	}
-	label, err2 := r.Fleet.Published(ctx)
+	label, err2 := r.Fleet.Version(ctx)
 
 	// A page without the instances says more than an error: all else on it comes from the database.
 	if err := cmp.Or(err, err2); err != nil {

@@ -82,14 +82,14 @@ type keyAction struct {
 
 // These are the actions on a key.
 var (
-	resetKey = keyAction{asking("reset"), inRedis((*service.Service).ResetKey, Fleet.Reset, "reset")}.answer
+	resetKey = keyAction{asking("reset"), inRedis((*service.Service).ResetKey, "reset")}.answer
 	banKey   = keyAction{askBan, (*request).doBan}.answer
-	liftBan  = keyAction{asking("lift"), inRedis((*service.Service).LiftBan, Fleet.Lift, "lifted")}.answer
+	liftBan  = keyAction{asking("lift"), inRedis((*service.Service).LiftBan, "lifted")}.answer
 	allowKey = keyAction{asking("allow"), (*request).doAllow}.answer
 	limitKey = keyAction{askLimit, (*request).doLimit}.answer
 
 	grantKey  = keyAction{askGrant, (*request).doGrant}.answer
-	revokeKey = keyAction{asking("revoke"), inRedis((*service.Service).RevokeKey, Fleet.Revoke, "taken")}.answer
+	revokeKey = keyAction{asking("revoke"), inRedis((*service.Service).RevokeKey, "taken")}.answer
 	debitKey  = keyAction{askDebit, (*request).doDebit}.answer
 )
 
@@ -116,7 +116,7 @@ func (k keyAction) answer(r *request) error {
 	}
 
 	// It is not known whether the key was changed, so nothing is sent again without a look at it.
-	if errors.Is(err, errFleet) {
+	if errors.Is(err, service.ErrNoFleet) {
 		r.logFailure(http.StatusServiceUnavailable, err)
 		return k.showQuestion(r, on, mistakes{away: {"Redis does not answer, so it is not known whether this was " +
 			"done: look the key up before you send it again"}})
@@ -176,19 +176,12 @@ func asking(name string) func(*request, *target) confirmation {
 	return func(_ *request, k *target) confirmation { return confirmationOf(name, k.Policy) }
 }
 
-// onKey changes the state of a key in Redis.
-type onKey = func(context.Context, policy.Policy, string) error
-
-// inRedis returns what changes a key by a method of the fleet, which the service calls.
+// inRedis returns what changes a key in Redis by a method of the service.
 func inRedis(
-	serve func(*service.Service, context.Context, service.Actor, string, string, onKey) error,
-	change func(Fleet, context.Context, policy.Policy, string) error, done string,
+	change func(*service.Service, context.Context, service.Actor, string, string) error, done string,
 ) func(*request, *target) (string, error) {
 	return func(r *request, k *target) (string, error) {
-		do := func(ctx context.Context, p policy.Policy, key string) error {
-			return fleetErr(change(r.Fleet, ctx, p, key))
-		}
-		return done, serve(r.Service, r.req.Context(), r.actor, k.Policy, k.Counted, do)
+		return done, change(r.Service, r.req.Context(), r.actor, k.Policy, k.Counted)
 	}
 }
 
@@ -217,11 +210,7 @@ func (r *request) doBan(k *target) (done string, err error) {
 		return "", mistake("for", "it is not a time such as 10m or 24h")
 	}
 
-	err = r.Service.ImposeBan(r.req.Context(), r.saying(), k.Policy, k.Counted, span,
-		func(ctx context.Context, p policy.Policy, key string, span time.Duration) error {
-			return fleetErr(r.Fleet.Impose(ctx, p, key, span))
-		})
-	return "banned", err
+	return "banned", r.Service.ImposeBan(r.req.Context(), r.saying(), k.Policy, k.Counted, span)
 }
 
 func (r *request) doAllow(k *target) (done string, err error) {

@@ -12,7 +12,6 @@ import (
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/policy"
-	"github.com/headgate/headgate/store/redisstore"
 )
 
 func TestKeyIsBannedAfterAQuestion(t *testing.T) {
@@ -284,7 +283,7 @@ func TestKeyLosesTheLimitOfItsOwn(t *testing.T) {
 
 // An instance enforces the limit that a key has of its own, and the console reads, resets, bans
 // and lifts the key under it.
-func TestRedisFleetKnowsKeysWithLimitsOfTheirOwn(t *testing.T) {
+func TestKeysWithLimitsOfTheirOwnAreKnown(t *testing.T) {
 	for _, algorithm := range []string{"", " fixed-window", " sliding-log", " sliding-window", " token-bucket"} {
 		t.Run(algorithm, func(t *testing.T) {
 			fleetKnowsItsLimit(t, algorithm)
@@ -294,72 +293,46 @@ func TestRedisFleetKnowsKeysWithLimitsOfTheirOwn(t *testing.T) {
 
 func fleetKnowsItsLimit(t *testing.T, algorithm string) {
 	t.Helper()
-	fleet, client := openFleet(t)
 	const key = "192.0.2.7"
 
 	// The limits differ for the key and for the others, so a wrong one shows in the count.
-	own := limit("7/1h" + algorithm)
 	p, err := service.WithKeyLimit(policy.Policy{Name: "p", Apps: []string{"a"}, Limit: limit("2/1h" + algorithm),
-		Key: "ip",
-		Ban: core.MustParseBan("20/1m for 10m max 24h")}, key, &policy.Override{Limit: own})
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	compiled, err := policy.Compile("a", []policy.Policy{p}, policy.Bindings{})
+		Key: "ip", Ban: core.MustParseBan("20/1m for 10m max 24h")}, key,
+		&policy.Override{Limit: limit("7/1h" + algorithm)})
 	if err != nil {
 		t.Fatal(err)
 	}
 
 	// The instance and the console share nothing but Redis, as in production.
-	l := limiter.MustNew(limiter.Config{Store: redisstore.MustNew(client,
-		redisstore.Options{Timeout: 10 * time.Second}), Rules: compiled.Rules()})
-	defer l.Close()
-	passes := func(remote string, n int) int { return passing(t, l, remote, n) }
-
+	s := newLimited(t, p)
+	passes := func(remote string, n int) int { return passing(t, s.limiter, remote, n) }
 	if own, other := passes(key, 5), passes("192.0.2.8", 5); own != 5 || other != 2 {
 		t.Fatalf("%d requests of the key passed, and %d of another", own, other)
 	}
 
 	// Five of seven are used, and the console reads the key's own limit: with that of the others it
 	// would be over.
-	if d, err := fleet.Peek(t.Context(), p, key); err != nil || !d.Allowed || d.Remaining != 2 {
-		t.Errorf("the console finds %+v, %v", d, err)
+	if d := s.peek("p", key); !d.Allowed || d.Remaining != 2 {
+		t.Errorf("the console finds %+v", d)
 	}
-
 	if own := passes(key, 5); own != 2 {
 		t.Errorf("%d further requests passed", own)
 	}
 
 	// The reset clears the count that belongs to the limit of the key's own.
-	if err := fleet.Reset(t.Context(), p, key); err != nil {
-		t.Fatal(err)
-	}
+	s.must(s.ResetKey(t.Context(), s.admin, "p", key))
 	if own := passes(key, 9); own != 7 {
 		t.Errorf("after the reset %d requests passed", own)
 	}
 
-	fleetBansAndLifts(t, fleet, p, key)
-}
-
-// fleetBansAndLifts bans a key that has used up its limit, and lifts the ban.
-func fleetBansAndLifts(t *testing.T, fleet Fleet, p policy.Policy, key string) {
-	t.Helper()
-
-	if err := fleet.Impose(t.Context(), p, key, time.Hour); err != nil {
-		t.Fatal(err)
-	}
-
 	// A ban does not depend on what is left, and its end does not give anything back.
-	if d, err := fleet.Peek(t.Context(), p, key); err != nil || !d.Banned {
-		t.Errorf("after the ban the console finds %+v, %v", d, err)
+	s.must(s.ImposeBan(t.Context(), s.admin, "p", key, time.Hour))
+	if d := s.peek("p", key); !d.Banned {
+		t.Errorf("after the ban the console finds %+v", d)
 	}
-
-	if err := fleet.Lift(t.Context(), p, key); err != nil {
-		t.Fatal(err)
-	}
-	if d, err := fleet.Peek(t.Context(), p, key); err != nil || d.Banned || d.Remaining != 0 {
-		t.Errorf("after the lift the console finds %+v, %v", d, err)
+	s.must(s.LiftBan(t.Context(), s.admin, "p", key))
+	if d := s.peek("p", key); d.Banned || d.Remaining != 0 {
+		t.Errorf("after the lift the console finds %+v", d)
 	}
 }
 
@@ -429,48 +402,36 @@ func TestKeyIsFoundUnderPoliciesOfOwnApplicationsOnly(t *testing.T) {
 }
 
 // listedBans returns the bans of p, which the store lists in the background.
-func listedBans(t *testing.T, fleet Fleet) (list []core.Banned, err error) {
-	for err == nil && len(list) == 0 {
-		list, err = fleet.Bans(t.Context(), []string{"p"})
+func (s *limited) listedBans() (list []core.Banned) {
+	s.t.Helper()
+	for len(list) == 0 {
+		var err error
+		list, err = s.fleet.Bans(s.t.Context(), []string{"p"})
+		s.must(err)
 	}
-	return list, err
+	return list
 }
 
 // The console bans a key for just so long, and instances obey.
-func TestRedisFleetImposesBans(t *testing.T) {
-	fleet, _ := openFleet(t)
-	p := policy.Policy{Name: "p", Apps: []string{"a"}, Limit: limit("5/1h fixed-window"), Key: "ip",
-		Ban: core.MustParseBan("20/1m for 10m max 24h")}
+func TestBansAreImposedInRedis(t *testing.T) {
+	s := newLimited(t, policy.Policy{Name: "p", Apps: []string{"a"}, Limit: limit("5/1h fixed-window"), Key: "ip",
+		Ban: core.MustParseBan("20/1m for 10m max 24h")})
 
 	// The second ban is shorter than the first and replaces it: the administrator's word counts,
 	// not the longer one.
 	for _, span := range []time.Duration{10 * time.Hour, 3 * time.Hour, 3 * time.Hour} {
-		if err := fleet.Impose(t.Context(), p, "k\x00", span); err != nil {
-			t.Fatal(err)
-		}
-
-		d, err := fleet.Peek(t.Context(), p, "k\x00")
-		if err != nil || !d.Banned || d.RetryAfter > span || d.RetryAfter < span-time.Minute {
-			t.Errorf("banned for %s, it is %+v, %v", span, d, err)
+		s.must(s.ImposeBan(t.Context(), s.admin, "p", "k\x00", span))
+		if d := s.peek("p", "k\x00"); !d.Banned || d.RetryAfter > span || d.RetryAfter < span-time.Minute {
+			t.Errorf("banned for %s, it is %+v", span, d)
 		}
 	}
-
-	list, err := listedBans(t, fleet)
-	if err != nil || len(list) != 1 || list[0].Key != "k\x00" {
-		t.Errorf("%v, %v", list, err)
+	if list := s.listedBans(); len(list) != 1 || list[0].Key != "k\x00" {
+		t.Errorf("%v", list)
 	}
 
 	// A lift leaves the count alone, so all five units are there.
-	if err := fleet.Lift(t.Context(), p, "k\x00"); err != nil {
-		t.Fatal(err)
-	}
-	if d, err := fleet.Peek(t.Context(), p, "k\x00"); err != nil || d.Banned || d.Remaining != 5 {
-		t.Errorf("after the lift it is %+v, %v", d, err)
-	}
-
-	// Without a ban in the policy no instance would look for one.
-	p.Ban = core.Ban{}
-	if err := fleet.Impose(t.Context(), p, "k", time.Hour); err == nil {
-		t.Error("a policy without a ban has banned a key")
+	s.must(s.LiftBan(t.Context(), s.admin, "p", "k\x00"))
+	if d := s.peek("p", "k\x00"); d.Banned || d.Remaining != 5 {
+		t.Errorf("after the lift it is %+v", d)
 	}
 }

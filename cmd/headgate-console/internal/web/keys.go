@@ -130,7 +130,7 @@ func (r *request) showKeys(k *keys) error {
 		k.Mistakes, err = m, nil
 	}
 	// What a request meets is shown without the counts.
-	if k.Try != nil && errors.Is(err, errFleet) {
+	if k.Try != nil && errors.Is(err, service.ErrNoFleet) {
 		k.Away, k.Rows, err = true, nil, nil
 	}
 	if err != nil {
@@ -403,12 +403,16 @@ func isShadow(p *policy.Policy, key string) bool {
 	return p.Mode == policy.Shadow || partly && !p.Enforce.Has(p.Name, key)
 }
 
-// bansEvery is the time between two readings of bans for pages that reload themselves.
-const bansEvery = time.Second
+// bansEvery is the time between two readings of bans for pages that reload themselves, and
+// bansTimeout bounds one.
+const (
+	bansEvery   = time.Second
+	bansTimeout = 5 * time.Second
+)
 
 // newBans returns what reads bans for all who look at them, by the names of the policies.
-func newBans(f Fleet) *live.Shared[string, []core.Banned] {
-	return live.NewShared(live.Options[string, []core.Banned]{Every: bansEvery, Timeout: keyTimeout,
+func newBans(f service.Fleet) *live.Shared[string, []core.Banned] {
+	return live.NewShared(live.Options[string, []core.Banned]{Every: bansEvery, Timeout: bansTimeout,
 		Read: func(ctx context.Context, names string, _ []core.Banned) ([]core.Banned, error) {
 			return f.Bans(ctx, strings.Fields(names))
 		}})

@@ -13,19 +13,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"golang.org/x/net/html"
 
 	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
 	"github.com/headgate/headgate/core"
-	"github.com/headgate/headgate/internal/test/redistest"
 	"github.com/headgate/headgate/keyfuncs"
-	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/observe/topkeys"
 	"github.com/headgate/headgate/policy"
-	"github.com/headgate/headgate/policy/redissource"
 	"github.com/headgate/headgate/policy/stats"
-	"github.com/headgate/headgate/store/redisstore"
 )
 
 func TestReadableTimeRoundsUp(t *testing.T) {
@@ -69,13 +64,6 @@ func (w *world) audited(action string) []service.Entry {
 	rows, err := w.Audit(w.t.Context(), w.admin, service.AuditQuery{Action: action, Limit: service.MaxPerPage})
 	w.must(err)
 	return rows
-}
-
-func (f *fakeFleet) Impose(_ context.Context, p policy.Policy, key string, span time.Duration) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.banned = append(f.banned, core.Banned{Rule: p.Name, Key: key, Until: midday.Add(span).UnixMicro()})
-	return f.away
 }
 
 // Top returns what a test has put there, for the application a.
@@ -507,122 +495,60 @@ func TestReadableKeys(t *testing.T) {
 	}
 }
 
-// openFleet returns the fleet of a Redis of its own.
-func openFleet(t *testing.T) (Fleet, *redis.Client) {
-	t.Helper()
-	server := redistest.Start(t)
-	client := redis.NewClient(&redis.Options{Addr: server.Addr, ContextTimeoutEnabled: true})
-	t.Cleanup(func() { client.Close() })
-
-	source, err := redissource.New(client, redissource.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	fleet, err := RedisFleet(client, source, "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return fleet, client
-}
-
-func TestRedisFleetFindsKeysOfInstances(t *testing.T) {
-	fleet, client := openFleet(t)
+func TestKeysOfInstancesAreFound(t *testing.T) {
 	p := policy.Policy{Name: "p", Apps: []string{"a"}, Limit: limit("5/1h sliding-log"), Key: "ip"}
-
-	compiled, err := policy.Compile("a", []policy.Policy{p}, policy.Bindings{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := newLimited(t, p)
 
 	// The console has no part in the count: what it finds is what an instance has written.
-	l, err := limiter.New(limiter.Config{Store: redisstore.MustNew(client,
-		redisstore.Options{Timeout: 10 * time.Second}), Rules: compiled.Rules()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-
 	for range 3 {
-		l.Admit(&sample{ctx: t.Context(), method: "GET", path: "/", remote: "192.0.2.7:1"}).Done(200)
+		s.limiter.Admit(&sample{ctx: t.Context(), method: "GET", path: "/", remote: "192.0.2.7:1"}).Done(200)
 	}
 
 	// To look twice takes nothing.
 	key := counted(t.Context(), p, "192.0.2.7")
 	for range 2 {
-		if d, err := fleet.Peek(t.Context(), p, key); err != nil || d.Remaining != 2 {
-			t.Fatalf("it finds %+v, %v", d, err)
+		if d := s.peek("p", key); d.Remaining != 2 {
+			t.Fatalf("it finds %+v", d)
 		}
 	}
 
-	if err := fleet.Reset(t.Context(), p, key); err != nil {
-		t.Fatal(err)
-	}
-	if d, err := fleet.Peek(t.Context(), p, key); err != nil || d.Remaining != 5 {
-		t.Errorf("after the reset it finds %+v, %v", d, err)
+	s.must(s.ResetKey(t.Context(), s.admin, "p", key))
+	if d := s.peek("p", key); d.Remaining != 5 {
+		t.Errorf("after the reset it finds %+v", d)
 	}
 }
 
 // The console lists the bans of instances, and lifts them.
-func TestRedisFleetFindsBansOfInstances(t *testing.T) {
-	p := policy.Policy{Name: "p", Apps: []string{"a"}, Limit: limit("1/1h fixed-window"), Key: "api-key",
-		Ban: core.MustParseBan("2/1m for 2h max 24h")}
-	fleet := banned(t, p)
+func TestBansOfInstancesAreFound(t *testing.T) {
+	s := newLimited(t, policy.Policy{Name: "p", Apps: []string{"a"}, Limit: limit("1/1h fixed-window"), Key: "api-key",
+		Ban: core.MustParseBan("2/1m for 2h max 24h")})
+
+	// The first request is within the limit, and the two refusals after it make the ban.
+	for range 3 {
+		s.limiter.Admit(&sample{ctx: t.Context(), method: "GET", path: "/",
+			header: http.Header{"X-Api-Key": {"s3cret"}}}).Done(200)
+	}
 
 	// A credential is counted by its digest, so the console never sees it.
 	digest := keyfuncs.Digest("s3cret")
-
-	var list []core.Banned
-	for len(list) == 0 { // the instance lists in the background what it has seen
-		var err error
-		if list, err = fleet.Bans(t.Context(), []string{"other", "p"}); err != nil {
-			t.Fatal(err)
-		}
-	}
-
+	list := s.listedBans()
 	if len(list) != 1 || list[0].Rule != "p" || list[0].Key != digest {
 		t.Errorf("the bans are %+v", list)
 	}
 
-	d, err := fleet.Peek(t.Context(), p, digest)
-	if err != nil || !d.Banned || d.At+d.RetryAfter.Microseconds() != list[0].Until {
-		t.Errorf("the key is %+v, %v", d, err)
+	d := s.peek("p", digest)
+	if !d.Banned || d.At+d.RetryAfter.Microseconds() != list[0].Until {
+		t.Errorf("the key is %+v", d)
 	}
 
 	// The ban is gone from the list as well, and the used limit stays used.
-	if err := fleet.Lift(t.Context(), p, digest); err != nil {
-		t.Fatal(err)
+	s.must(s.LiftBan(t.Context(), s.admin, "p", digest))
+	if d := s.peek("p", digest); d.Banned || d.Remaining != 0 {
+		t.Errorf("after the lift the key is %+v", d)
 	}
-	if d, err := fleet.Peek(t.Context(), p, digest); err != nil || d.Banned || d.Remaining != 0 {
-		t.Errorf("after the lift the key is %+v, %v", d, err)
-	}
-
-	if list, err := fleet.Bans(t.Context(), []string{"p"}); err != nil || len(list) != 0 {
+	if list, err := s.fleet.Bans(t.Context(), []string{"p"}); err != nil || len(list) != 0 {
 		t.Errorf("after the lift the bans are %v, %v", list, err)
 	}
-}
-
-// banned returns a fleet of which an instance has banned the key s3cret under the policy.
-func banned(t *testing.T, p policy.Policy) Fleet {
-	t.Helper()
-	fleet, client := openFleet(t)
-
-	compiled, err := policy.Compile("a", []policy.Policy{p}, policy.Bindings{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := limiter.New(limiter.Config{Store: redisstore.MustNew(client,
-		redisstore.Options{Timeout: 10 * time.Second}), Rules: compiled.Rules()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-
-	// The first request is within the limit, and the two refusals after it make the ban.
-	for range 3 {
-		l.Admit(&sample{ctx: t.Context(), method: "GET", path: "/", header: http.Header{"X-Api-Key": {"s3cret"}}}).
-			Done(200)
-	}
-	return fleet
 }
 
 // The page names the application that it shows, and no link of it chooses one that was not chosen.

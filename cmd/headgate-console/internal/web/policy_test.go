@@ -58,7 +58,7 @@ func TestModeMenuSaysConsequences(t *testing.T) {
 	w.pass(2*time.Hour + 45*time.Second)
 	check("p", "without counts", map[string]string{"enforce": into, "shadow": shadow, "off": off})
 
-	w.keys = func(_ context.Context, _, _ string, _ time.Time, n int) ([]topkeys.Summary, error) {
+	w.fleet.keys = func(_ context.Context, _, _ string, _ time.Time, n int) ([]topkeys.Summary, error) {
 		return make([]topkeys.Summary, n), nil
 	}
 	for m := range 65 {

@@ -407,13 +407,13 @@ var publish0 publish.Status
 
 // countingFleet counts the calls that a Redis would get.
 type countingFleet struct {
-	Fleet
+	service.Fleet
 	calls int
 }
 
-func (f *countingFleet) Published(ctx context.Context) (string, error) {
+func (f *countingFleet) Version(ctx context.Context) (string, error) {
 	f.calls++
-	return f.Fleet.Published(ctx)
+	return f.Fleet.Version(ctx)
 }
 
 func TestBannerAsksNoRedis(t *testing.T) {

@@ -201,15 +201,12 @@ func (r *request) rowToTry(k *keys, p policy.Policy, key string) (row keyRow) {
 	if r.Fleet == nil {
 		return row
 	}
-	err := r.Service.LookUp(r.req.Context(), r.actor, p.Name, key,
-		func(ctx context.Context, p policy.Policy, key string) (err error) {
-			row, err = r.looked(ctx, k, p, key)
-			return err
-		})
+	u, err := r.Service.LookUp(r.req.Context(), r.actor, p.Name, key)
 	if err != nil {
 		r.Logger.WarnContext(r.req.Context(), "a key cannot be looked up", "error", err)
+		return row
 	}
-	return row
+	return r.looked(k, u)
 }
 
 // sample is a core.Request made of the form.

@@ -24,8 +24,9 @@ import (
 type Options struct {
 	Service *service.Service
 
-	// Fleet is the Redis that the instances follow; nil means that there is none.
-	Fleet Fleet
+	// Fleet is the Redis that the instances follow, as the service has it; nil means that there is
+	// none.
+	Fleet service.Fleet
 
 	// Publishing returns the result of the last attempt to publish; nil means that
 	// nothing is published.

@@ -86,7 +86,7 @@ func TestFormSaysWhatWouldBeRefused(t *testing.T) {
 	client, prefix := redis.NewClient(&redis.Options{Addr: redistest.Addr(t)}), redistest.Prefix(t)
 	defer client.Close()
 	w := newWorld(t)
-	w.keys = func(ctx context.Context, app, policy string, from time.Time, n int) ([]topkeys.Summary, error) {
+	w.fleet.keys = func(ctx context.Context, app, policy string, from time.Time, n int) ([]topkeys.Summary, error) {
 		return test.Patiently(func() ([]topkeys.Summary, error) {
 			return stats.ReadMinuteKeys(context.WithoutCancel(ctx), client, prefix, app, policy, from, n)
 		})
@@ -140,7 +140,7 @@ func TestFormSaysWhatWouldBeRefused(t *testing.T) {
 // Before policies are enforced together, a page says what each would have refused, and all of them.
 func TestBulkSaysWhatWouldBeRefused(t *testing.T) {
 	w := newWorld(t)
-	w.keys = func(_ context.Context, _, _ string, _ time.Time, n int) ([]topkeys.Summary, error) {
+	w.fleet.keys = func(_ context.Context, _, _ string, _ time.Time, n int) ([]topkeys.Summary, error) {
 		return make([]topkeys.Summary, n), nil
 	}
 
