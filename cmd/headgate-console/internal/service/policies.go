@@ -219,7 +219,7 @@ func (a *action) insert(p policy.Policy, verb, note string) (policy.Policy, erro
 // taken returns the error of creating mine while theirs has its name.
 func (a *action) taken(mine, theirs policy.Policy) error {
 	if !a.access.CanSee(theirs.Apps) {
-		return &takenError{InvalidError{Faults: []Fault{{Field: "name", Message: nameTaken}}}, a.probe()}
+		return &InvalidError{[]Fault{{Field: "name", Message: nameTaken}}, a.probe()}
 	}
 	return &ConflictError{Mine: mine, Theirs: theirs}
 }
