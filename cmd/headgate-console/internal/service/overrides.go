@@ -398,10 +398,7 @@ func (o Outbox) SweepOverrides(ctx context.Context) error {
 
 // update runs f for the program itself, alone among those who change overrides.
 func (o Outbox) update(ctx context.Context, f func(*action) error) error {
-	return o.s.db.Update(ctx, func(t *store.Tx) error {
-		if err := t.LockCounter(store.CounterPolicies); err != nil {
-			return err
-		}
+	return o.locked(ctx, store.CounterPolicies, func(t *store.Tx) error {
 		return f(&action{Tx: t, actor: itself(), now: o.s.now()})
 	})
 }
