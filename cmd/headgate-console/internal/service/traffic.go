@@ -328,19 +328,6 @@ func (r *reading) attach(a *action) error {
 	return nil
 }
 
-// series returns the ids of the series of a policy, or of the requests.
-func (r *reading) series(policy string) (ids []int64, err error) {
-	apps := r.apps
-	if r.all && policy == store.RequestSeries {
-		apps = []string{""}
-	}
-	rows, err := r.SeriesNamed(apps, policy)
-	for _, row := range rows {
-		ids = append(ids, row.ID)
-	}
-	return ids, err
-}
-
 // chart returns the counts of a policy, or of the requests, over time.
 func (r *reading) chart(policy string) (Traffic, error) {
 	s := r.span
@@ -349,12 +336,20 @@ func (r *reading) chart(policy string) (Traffic, error) {
 		Now: r.now, Late: r.late, Points: s.emptyPoints(),
 	}
 
-	ids, err := r.series(policy)
+	series, err := r.SeriesNamed(r.apps, policy)
 	if err != nil {
 		return t, err
 	}
 
-	add := func(row store.Traffic) {
+	// The requests of all applications together have rows of their own.
+	shown := series
+	if r.all && policy == store.RequestSeries {
+		if shown, err = r.SeriesNamed([]string{""}, policy); err != nil {
+			return t, err
+		}
+	}
+
+	add := func(_ string, row store.Traffic) {
 		p := &t.Points[(row.At-s.from)/s.step]
 		p.Counts.Add(countsOf(row.Counts))
 		p.Lost += row.Lost
@@ -362,50 +357,40 @@ func (r *reading) chart(policy string) (Traffic, error) {
 		t.Lost += row.Lost
 	}
 
-	for _, id := range ids {
-		rows, err := r.TrafficOf(int(s.level), id, s.from, s.to)
+	for _, one := range shown {
+		rows, err := r.TrafficOf(int(s.level), one.ID, s.from, s.to)
 		if err != nil {
 			return t, err
 		}
 		for _, row := range rows {
-			add(row)
+			add(policy, row)
 		}
 	}
-
-	// Counts that were not collected yet are in Redis alone.
-	for _, app := range r.apps {
-		rows, err := r.uncollected(app, policy)
-		if err != nil {
-			return t, err
-		}
-		for _, row := range rows {
-			add(row)
-		}
-	}
-
-	return t, nil
+	return t, r.uncollected(r.apps, []string{policy}, series, add)
 }
 
-// uncollected returns the counts of the last minutes of a policy, or of the requests, that are in
-// Redis alone.
-func (r *reading) uncollected(app, policy string) (list []store.Traffic, err error) {
-	live := r.liveIn(app)
-	if len(live) == 0 {
-		return nil, nil
+// uncollected calls add with the counts of the last minutes of applications that are in Redis alone:
+// those of the names, of which the series exist.
+func (r *reading) uncollected(
+	apps, names []string, series []store.Series, add func(name string, row store.Traffic),
+) error {
+	ids, byApp := []int64{}, map[string]map[string]int64{}
+	for _, s := range series {
+		if byApp[s.App] == nil {
+			byApp[s.App] = map[string]int64{}
+		}
+		byApp[s.App][s.Policy], ids = s.ID, append(ids, s.ID)
 	}
 
-	rows, err := r.SeriesNamed([]string{app}, policy)
-	if err != nil {
-		return nil, err
+	var live []stats.Minute
+	for _, app := range apps {
+		live = append(live, r.liveIn(app)...)
 	}
-	of, ids := map[string]int64{}, []int64{}
-	for _, row := range rows {
-		of[policy], ids = row.ID, append(ids, row.ID)
-	}
-
 	known, err := r.collectedIn(live, ids)
-	addUncollected(live, []string{policy}, of, known, func(_ string, row store.Traffic) { list = append(list, row) })
-	return list, err
+	for _, app := range apps {
+		addUncollected(r.liveIn(app), names, byApp[app], known, add)
+	}
+	return err
 }
 
 // liveIn returns the last minutes of an application that are in the span.
@@ -496,8 +481,9 @@ func (r *reading) total(app, policy string) (Sum, error) {
 		}
 	}
 
-	live, err := r.uncollected(app, policy)
-	sum.add(live)
+	err = r.uncollected([]string{app}, []string{policy}, rows, func(_ string, row store.Traffic) {
+		sum.add([]store.Traffic{row})
+	})
 	return sum, err
 }
 
