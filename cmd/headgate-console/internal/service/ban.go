@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/headgate/headgate/cmd/headgate-console/internal/store"
@@ -19,6 +20,10 @@ type KeyBan struct {
 	Policy, Key string
 	Until       time.Time
 	By          string // who imposed it, or changed the key's override since
+
+	// ExplainBans sets these, and By to who imposed the ban, as the audit log has them.
+	At      time.Time
+	Comment string
 }
 
 // maxBans is how many bans are listed.
@@ -187,10 +192,80 @@ func (s *Service) BansBeside(ctx context.Context, a Actor, names []string) (list
 		list = nil
 		for _, row := range rows {
 			if o, _ := policy.ParseOverride(row.Text); o.Bans(now) && sees[row.Policy] {
-				list = append(list, KeyBan{row.Policy, row.Key, o.BannedUntil, row.ChangedBy})
+				list = append(list, KeyBan{Policy: row.Policy, Key: row.Key, Until: o.BannedUntil, By: row.ChangedBy})
 			}
 		}
 		return nil
 	})
 	return list, err
+}
+
+// maxImposed is how many of the bans of a policy that were imposed last are looked through.
+const maxImposed = 1000
+
+// clocksApart is by how much the end of a ban in Redis may differ from what the audit log has.
+const clocksApart = 10 * time.Second
+
+// ExplainBans adds to bans who imposed them, when, and why. A ban stays as it is if a policy began
+// it by itself, if 1,000 were imposed under its policy since, or if the actor does not see it.
+func (s *Service) ExplainBans(ctx context.Context, a Actor, bans []*KeyBan) error {
+	if len(bans) == 0 {
+		return nil
+	}
+	of := map[string][]*KeyBan{}
+	for _, b := range bans {
+		of[b.Policy] = append(of[b.Policy], b)
+	}
+
+	return s.ask(ctx, a, "ban.list", "policies", func(d *action) error {
+		seen, err := d.selected(func(p policy.Policy) bool { return len(of[p.Name]) > 0 })
+		if err != nil {
+			return err
+		}
+		for i := range seen {
+			if err := d.explainBans(&seen[i], of[seen[i].Name]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// explainBans is ExplainBans for one policy.
+func (a *action) explainBans(p *policy.Policy, bans []*KeyBan) error {
+	if len(bans) == 0 {
+		return nil
+	}
+	rows, err := a.FindAudit(AuditQuery{
+		Action: "ban.impose", Object: policyObject(p.Name), Outcome: Done, Limit: maxImposed,
+	})
+	if err != nil {
+		return err
+	}
+
+	// The row that came last counts, of each key.
+	imposed := make(map[string]Entry, len(rows))
+	for _, row := range slices.Backward(rows) {
+		if at := strings.LastIndex(row.After, banSpan); at >= 0 {
+			imposed[row.After[:at]+"}"] = row
+		}
+	}
+
+	for _, b := range bans {
+		row, found := imposed[keyText(b.Key, *p)]
+		if found && row.At.Add(spanOf(row)).Sub(b.Until).Abs() <= clocksApart {
+			b.By, b.At, b.Comment = row.Actor, row.At, row.Note
+		}
+	}
+	return nil
+}
+
+// banSpan stands between the key and the time of a ban in the audit log.
+const banSpan = `,"for":"`
+
+// spanOf returns the time of a ban that the audit log has, or 0.
+func spanOf(row Entry) time.Duration {
+	_, text, _ := strings.Cut(row.After, banSpan)
+	span, _ := time.ParseDuration(strings.TrimSuffix(text, `"}`))
+	return span
 }

@@ -1,10 +1,12 @@
 package service
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/keyfuncs"
 )
 
 // texts returns the overrides of p as they are published.
@@ -61,6 +63,13 @@ func TestBanBesideAPolicy(t *testing.T) {
 			t.Errorf("of a policy that is not seen: %+v", list)
 		}
 
+		// The ban of a key whose limit was changed by another is still of who imposed it.
+		page := must(w.Overrides(t.Context(), w.admin, "p", OverridesQuery{}))
+		if len(page.Overrides) != 2 || page.Overrides[0].Ban.Comment != "why" ||
+			page.Overrides[0].Ban.By != FirstUser || !page.Overrides[0].Ban.At.Equal(w.clock.now()) {
+			t.Errorf("%+v", page)
+		}
+
 		w.must(w.LiftBan(t.Context(), w.admin, "p", "own"))
 		w.clock.pass(time.Minute + time.Second)
 		if list := must(w.BansBeside(t.Context(), w.admin, []string{"p"})); len(list) != 0 {
@@ -78,5 +87,61 @@ func TestBanBesideAPolicy(t *testing.T) {
 		if len(rows) != 2 || rows[0].Note != "why" || rows[0].After != `{"key":"eve","for":"1m0s"}` {
 			t.Errorf("the audit log has %+v", rows)
 		}
+	})
+}
+
+// Bans are explained as the audit log has them, and only to those who see their policy.
+func TestExplainBans(t *testing.T) {
+	everyEngine(t, func(t *testing.T, w *world) {
+		for _, name := range []string{"p", "quiet"} {
+			w.create(byUser(name))
+		}
+		w.create(banning("own", "a"))
+		secret := byUser("secret")
+		secret.Key = "api-key"
+		token := keyfuncs.Digest("token")
+		w.create(secret)
+
+		anna := w.person("anna", map[string]Role{"a": Owner})
+		w.asked(nil, nil)
+		impose := func(a Actor, name, key string, span time.Duration) {
+			t.Helper()
+			w.must(w.ImposeBan(t.Context(), a, name, key, span))
+			w.clock.pass(time.Minute)
+		}
+		began := w.clock.now()
+		impose(w.admin.Saying("at first"), "p", `a","for":"1h"`, time.Minute)
+		impose(anna.Saying("a scraper"), "p", `a","for":"1h"`, time.Hour)
+		impose(anna.Saying("leaked"), "secret", token, time.Hour)
+		impose(anna, "own", "eve", time.Hour)
+
+		// The limit of the key is changed since, and its policy has other bans.
+		at := func(minutes int) time.Time { return began.Add(time.Duration(minutes) * time.Minute) }
+		w.override("p", `a","for":"1h"=6/1m`)
+		bans := []*KeyBan{
+			{Policy: "p", Key: `a","for":"1h"`, Until: at(61), By: FirstUser},
+			{Policy: "secret", Key: token, Until: at(62)},
+			{Policy: "own", Key: "eve", Until: at(63).Add(9 * time.Second)}, // by the clock of Redis
+			{Policy: "own", Key: "eve", Until: at(64)},                      // the policy itself began it
+			{Policy: "quiet", Key: "eve", Until: at(61)},
+			{Policy: "gone", Key: "eve", Until: at(61)},
+		}
+		explained := func(a Actor) (list []string) {
+			w.must(w.ExplainBans(t.Context(), a, bans))
+			for _, b := range bans {
+				minutes := -1
+				if !b.At.IsZero() {
+					minutes = int(b.At.Sub(began) / time.Minute)
+				}
+				list = append(list, fmt.Sprintf("%s %s %d %s", b.Policy, b.By, minutes, b.Comment))
+			}
+			return list
+		}
+
+		stranger := w.person("x", map[string]Role{"b": Owner})
+		equal(t, "to a stranger", explained(stranger), []string{"p admin -1 ", "secret  -1 ", "own  -1 ", "own  -1 ",
+			"quiet  -1 ", "gone  -1 "})
+		equal(t, "to an administrator", explained(w.admin), []string{"p anna 1 a scraper", "secret anna 2 leaked",
+			"own anna 3 ", "own  -1 ", "quiet  -1 ", "gone  -1 "})
 	})
 }

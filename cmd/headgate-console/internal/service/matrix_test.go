@@ -157,6 +157,9 @@ func matrix() []row {
 		{"AllowKey", func(c call) error { return errOf(c.AllowKey(c.ctx, c.a, "p", "x", 7)) }, writers},
 		{"LimitKey", func(c call) error { return errOf(c.LimitKey(c.ctx, c.a, "p", "x", nil, 7)) }, writers},
 		{"BansBeside", func(c call) error { return errOf(c.BansBeside(c.ctx, c.a, []string{"p"})) }, everyone},
+		{"ExplainBans", func(c call) error {
+			return c.ExplainBans(c.ctx, c.a, []*KeyBan{{Policy: "p", Key: "x"}})
+		}, everyone},
 		{"Overrides", func(c call) error { return errOf(c.Overrides(c.ctx, c.a, "p", OverridesQuery{})) }, readers},
 		{"SetOverride", func(c call) error {
 			return errOf(c.SetOverride(c.ctx, c.a, "p", OverrideChange{"x", "5/1m", ""}))

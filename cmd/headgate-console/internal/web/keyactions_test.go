@@ -3,6 +3,7 @@ package web
 import (
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -75,8 +76,11 @@ func TestKeyIsBannedBesideItsPolicy(t *testing.T) {
 
 	// It is in the list, with who imposed it, until it is lifted.
 	got := b.get("/keys?view=banned&policy=plain").want(http.StatusOK).cell("192.0.2.1")
-	if !strings.HasPrefix(got, "plain | banned until ") || !strings.Contains(got, " by admin | ") {
+	if !regexp.MustCompile(`^plain \| banned until [-\d]+ [:\d]+ by admin, [-\d]+ [:\d]+: a scraper \| `).MatchString(got) {
 		t.Errorf("%q", got)
+	}
+	if got := b.get("/policies/plain").beside(); !strings.Contains(got, ": a scraper") {
+		t.Errorf("on the page of the policy: %q", got)
 	}
 	listed := b.get("/keys?view=banned&policy=plain").form("/keys/lift")
 	question = b.post("/keys/lift", listed).want(http.StatusOK)

@@ -87,7 +87,7 @@ func (r *request) lookUp(k *keys) error {
 	// Of those with the same share of their limit used, the order is that of the names.
 	k.Further = more
 	slices.SortStableFunc(k.Rows[first:], func(a, b keyRow) int {
-		return cmp.Or(b.Until.Compare(a.Until), cmp.Compare(b.Share, a.Share))
+		return cmp.Or(b.Ban.Until.Compare(a.Ban.Until), cmp.Compare(b.Share, a.Share))
 	})
 	return nil
 }
@@ -99,7 +99,8 @@ func (r *request) looked(k *keys, u service.KeyUse) keyRow {
 	row.Gauge, row.Granted = newGauge(u.Policy.LimitOf(u.Key, r.Clock()), u.Decision), u.Credit
 	row.Share = row.Gauge.Percent
 	if u.Banned {
-		row.Banned, row.Until, row.Left = true, r.Clock().Add(u.RetryAfter), row.Gauge.After
+		row.Banned, row.Left = true, row.Gauge.After
+		row.Ban = service.KeyBan{Policy: u.Policy.Name, Key: u.Key, Until: r.Clock().Add(u.RetryAfter)}
 	}
 	for _, c := range u.Credits {
 		row.Gauge.Credits = append(row.Gauge.Credits, credit{c.Units, time.UnixMicro(c.Until)})

@@ -52,8 +52,7 @@ type keys struct {
 
 	policies map[string]*policy.Policy // of the application
 	lately   map[ruleKey]topkeys.Key   // what was refused in the last minutes
-	until    map[ruleKey]int64         // when bans end, in microseconds
-	by       map[ruleKey]string        // who imposed them, of those that a user did
+	bans     map[ruleKey]service.KeyBan
 }
 
 // ruleKey is a key under a policy.
@@ -69,9 +68,8 @@ type keyRow struct {
 	Least, Count int64 // requests that were refused in the last minutes
 	Share        int64 // how long the bar is, in percent
 	Since        time.Time
-	Until        time.Time     // the end of the ban; zero without one
-	By           string        // who imposed it, or "" for what the policy did by itself
-	Left         time.Duration // until then
+	Ban          service.KeyBan
+	Left         time.Duration // until its end
 	Shadow       bool          // the policy counts, and refuses nothing
 	Changed      bool          // the policy was changed while requests were counted
 }
@@ -247,7 +245,10 @@ func (r *request) fillKeys(k *keys) error {
 	}
 	k.addTop(top)
 	if k.View == viewOne {
-		return r.lookUp(k)
+		if err := r.lookUp(k); err != nil {
+			return err
+		}
+		return r.explainBans(k.Rows)
 	}
 
 	// A Redis that does not answer is not asked again.
@@ -259,10 +260,21 @@ func (r *request) fillKeys(k *keys) error {
 	if k.View == viewBanned {
 		k.Away = k.Away || k.NoBans
 		k.showBanned(r)
-		return nil
+	} else {
+		k.showRefused(r, top)
 	}
-	k.showRefused(r, top)
-	return nil
+	return r.explainBans(k.Rows)
+}
+
+// explainBans adds to the rows that are shown who banned their keys.
+func (r *request) explainBans(rows []keyRow) error {
+	var bans []*service.KeyBan
+	for i := range rows {
+		if rows[i].Banned {
+			bans = append(bans, &rows[i].Ban)
+		}
+	}
+	return r.Service.ExplainBans(r.req.Context(), r.actor, bans)
 }
 
 // addTop notes what was refused in the last minutes.
@@ -307,17 +319,19 @@ func (r *request) addBans(k *keys) error {
 		r.Logger.WarnContext(r.req.Context(), "the bans cannot be read", "error", err)
 		k.NoBans = true
 	}
-	k.until, k.by = map[ruleKey]int64{}, map[ruleKey]string{}
+	k.bans = map[ruleKey]service.KeyBan{}
 	for _, b := range list {
-		k.until[ruleKey{b.Rule, b.Key}] = b.Until
+		until := time.UnixMicro(b.Until)
+		k.bans[ruleKey{b.Rule, b.Key}] = service.KeyBan{Policy: b.Rule, Key: b.Key, Until: until}
 	}
 
 	beside, err := r.Service.BansBeside(r.req.Context(), r.actor, chosen)
 	for _, b := range beside {
-		at := ruleKey{b.Policy, b.Key}
-		k.until[at], k.by[at] = max(k.until[at], b.Until.UnixMicro()), b.By
+		if at := (ruleKey{b.Policy, b.Key}); b.Until.After(k.bans[at].Until) {
+			k.bans[at] = b
+		}
 	}
-	k.Banned = int64(len(k.until))
+	k.Banned = int64(len(k.bans))
 	return err
 }
 
@@ -346,11 +360,11 @@ func (k *keys) showRefused(r *request, top stats.Top) {
 
 // showBanned adds the keys that are banned, those whose bans last longest first.
 func (k *keys) showBanned(r *request) {
-	for at := range k.until {
+	for at := range k.bans {
 		k.Rows = append(k.Rows, k.row(r, at.Rule, at.Key))
 	}
 	slices.SortFunc(k.Rows, func(a, b keyRow) int {
-		return cmp.Or(b.Until.Compare(a.Until), cmp.Compare(a.Policy, b.Policy), cmp.Compare(a.Counted, b.Counted))
+		return cmp.Or(b.Ban.Until.Compare(a.Ban.Until), cmp.Compare(a.Policy, b.Policy), cmp.Compare(a.Counted, b.Counted))
 	})
 	k.bound(func(row *keyRow) float64 { return float64(row.Left) })
 }
@@ -380,9 +394,8 @@ func (k *keys) row(r *request, name, key string) keyRow {
 
 	seen := k.lately[ruleKey{name, key}]
 	row.Least, row.Count, row.Since = seen.Least(), seen.Count, seen.Since
-	if until := k.until[ruleKey{name, key}]; until != 0 {
-		row.Until, row.Banned, row.By = time.UnixMicro(until), true, k.by[ruleKey{name, key}]
-		row.Left = row.Until.Sub(r.Clock()).Round(time.Second)
+	if row.Ban, row.Banned = k.bans[ruleKey{name, key}]; row.Banned {
+		row.Left = row.Ban.Until.Sub(r.Clock()).Round(time.Second)
 	}
 
 	if p := k.policies[name]; p != nil {

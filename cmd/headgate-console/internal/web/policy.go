@@ -160,7 +160,7 @@ func (r *request) mostRefused(p policy.Policy) (*keys, error) {
 	}
 	k.showRefused(r, all)
 	k.Rows = k.Rows[:min(mostKeys, len(k.Rows))]
-	return k, nil
+	return k, r.explainBans(k.Rows)
 }
 
 // livePolicy answers with the part of the page that the script reloads.
