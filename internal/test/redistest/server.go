@@ -9,10 +9,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 
+	"github.com/headgate/headgate/internal/test"
 	"github.com/headgate/headgate/internal/test/freeport"
 )
 
@@ -27,7 +27,7 @@ type Server struct {
 	dir  string
 
 	process *os.Process
-	done    chan struct{} // closed when the process has ended
+	done    <-chan struct{} // closed when the process has ended
 }
 
 // Start starts a redis-server without persistence on a free loopback port, with
@@ -61,9 +61,7 @@ func start(t testing.TB, args func() []string) *Server {
 	return nil
 }
 
-// launch runs the process. The goroutine that starts it keeps its thread until
-// the process has ended, because the kernel's parent death signal is tied to
-// the thread.
+// launch runs the process.
 func (s *Server) launch() {
 	s.t.Helper()
 	_, port, _ := net.SplitHostPort(s.Addr)
@@ -72,7 +70,6 @@ func (s *Server) launch() {
 
 	// What a server writes before it opens its log goes to a file too.
 	cmd := exec.Command(s.path, args...)
-	cmd.SysProcAttr = dieWithParent()
 	output, err := os.Create(filepath.Join(s.dir, "output"))
 	if err != nil {
 		s.t.Fatal(err)
@@ -80,22 +77,10 @@ func (s *Server) launch() {
 	defer output.Close()
 	cmd.Stdout, cmd.Stderr = output, output
 
-	started, done := make(chan error), make(chan struct{})
-	go func() {
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		defer close(done)
-		err := cmd.Start()
-		started <- err
-		if err == nil {
-			cmd.Wait()
-		}
-	}()
-
-	if err := <-started; err != nil {
+	if s.done, err = test.Launch(cmd); err != nil {
 		s.t.Fatal(err)
 	}
-	s.process, s.done = cmd.Process, done
+	s.process = cmd.Process
 }
 
 // await waits until this process answers on the port or ends, and reports whether

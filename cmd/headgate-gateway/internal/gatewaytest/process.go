@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/headgate/headgate/internal/test"
 )
 
 // Patience bounds every wait for a program. Programs usually take milliseconds.
@@ -24,7 +26,7 @@ type Process struct {
 	path    string
 	output  string // the path of what it writes
 	process *os.Process
-	done    chan struct{} // closed when it has ended
+	done    <-chan struct{} // closed when it has ended
 }
 
 // Run starts a program and waits until ready returns nil. The test fails if the program
@@ -56,8 +58,7 @@ func Run(t testing.TB, ready func(context.Context) error, path string, args ...s
 	}
 }
 
-// launch starts the program. The goroutine that starts it keeps its thread until the
-// program has ended, because the kernel's parent death signal is tied to the thread.
+// launch starts the program.
 func (p *Process) launch(args []string) {
 	p.t.Helper()
 	output, err := os.Create(p.output)
@@ -67,23 +68,8 @@ func (p *Process) launch(args []string) {
 	defer output.Close()
 
 	cmd := exec.Command(p.path, args...)
-	cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = output, output, dieWithParent()
-	started := make(chan error)
-	p.done = make(chan struct{})
-
-	// The goroutine waits as well, so that done is closed however the program ends.
-	go func() {
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		defer close(p.done)
-		err := cmd.Start()
-		started <- err
-		if err == nil {
-			cmd.Wait()
-		}
-	}()
-
-	if err := <-started; err != nil {
+	cmd.Stdout, cmd.Stderr = output, output
+	if p.done, err = test.Launch(cmd); err != nil {
 		p.t.Fatal(err)
 	}
 	p.process = cmd.Process

@@ -1,8 +1,8 @@
-package redistest
+package test
 
 import "syscall"
 
-// dieWithParent makes the kernel kill the server when the test binary dies.
+// dieWithParent makes the kernel kill a program when the test binary dies.
 func dieWithParent() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 }

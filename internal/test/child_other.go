@@ -1,9 +1,9 @@
 //go:build !linux
 
-package redistest
+package test
 
 import "syscall"
 
 // dieWithParent returns nil, because only Linux has such a signal: elsewhere a
-// server outlives a test binary that is killed.
+// program outlives a test binary that is killed.
 func dieWithParent() *syscall.SysProcAttr { return nil }
