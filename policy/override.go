@@ -211,6 +211,12 @@ func (o *OverrideText) UnmarshalJSON(data []byte) error {
 	if err := strictjson.Decode(data, &parts); err != nil {
 		return err
 	}
-	*o = OverrideText(parts.text())
+
+	// A limit that says more than a limit would be read as what it says, such as a ban.
+	text := parts.text()
+	if partsOf(text) != parts {
+		return fmt.Errorf("%s has an end or a ban in another member", textform.Clip(string(data)))
+	}
+	*o = OverrideText(text)
 	return nil
 }

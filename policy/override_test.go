@@ -107,6 +107,8 @@ func TestOverrideIsReadFromBothForms(t *testing.T) {
 		"{banned_until: '2026-12-04T17:00:00Z'}":          "banned until 2026-12-04T17:00:00Z",
 		"'banned until 2026-12-04T17:00:00Z'":             "banned until 2026-12-04T17:00:00Z",
 		"{banned_until: ''}":                              "",
+		"{limit: 'banned until 2026-12-04T17:00:00Z'}":    "",
+		"{limit: '1000/1h until 2026-12-04T17:00:00Z'}":   "",
 		"{until: '2026-12-04T17:00:00Z'}":                 "",
 		"[1000/1h]":                                       "",
 		"null":                                            "",
