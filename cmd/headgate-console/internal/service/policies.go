@@ -268,7 +268,7 @@ func (a *action) overwrite(theirs, p policy.Policy, verb, note string) (policy.P
 		return p, err
 	}
 	if p.Mode != theirs.Mode {
-		if err := a.endPause(p.Name); err != nil {
+		if err := a.endPause(p.Name, p.Version); err != nil {
 			return p, err
 		}
 	}
@@ -303,7 +303,7 @@ func (a *action) erase(p policy.Policy, verb, note string) error {
 	if err := a.dropOverrides(p.Name); err != nil {
 		return err
 	}
-	if err := a.endPause(p.Name); err != nil {
+	if err := a.endPause(p.Name, p.Version+1); err != nil {
 		return err
 	}
 	return a.record(p.Name, p.Version+1, before.Body, "", verb, note)
