@@ -180,11 +180,17 @@ func (s *Service) BansBeside(ctx context.Context, a Actor, names []string) (list
 		if err != nil || len(rows) == 0 {
 			return err
 		}
-		of, err := d.selected(func(p policy.Policy) bool { return slices.Contains(names, p.Name) })
+
+		// There may be 10,000 policies, and as many names.
+		wanted := make(map[string]bool, len(names))
+		for _, name := range names {
+			wanted[name] = true
+		}
+		of, err := d.selected(func(p policy.Policy) bool { return wanted[p.Name] })
 		if err != nil {
 			return err
 		}
-		sees := map[string]bool{}
+		sees := make(map[string]bool, len(of))
 		for _, p := range of {
 			sees[p.Name] = true
 		}
