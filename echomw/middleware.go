@@ -82,7 +82,12 @@ func (f *framework) Ask(x call) (call, *limiter.Admission) {
 		return x, nil
 	}
 	a := f.admit(x.Context)
-	x.SetRequest(met.Enter(x.Response().Writer, x.Request(), a)) // functions of rules may have set another
+
+	// Functions of rules may have set another request or writer.
+	r := x.Request()
+	if entered := met.Enter(x.Response().Writer, r, a); entered != r {
+		x.SetRequest(entered)
+	}
 	return x, a
 }
 
