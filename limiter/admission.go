@@ -127,7 +127,7 @@ func (a *Admission) Answered() {
 
 // HoldsLeases reports whether the request holds units until it ends. A connection
 // that outlives it goes through [Admission.HoldConn].
-func (a *Admission) HoldsLeases() bool { return a.result.HoldsLeases() }
+func (a *Admission) HoldsLeases() bool { return a.course.lease != "" && a.course.holdsGranted() }
 
 // StatusClientLeft is what RefundIf gets instead of the status of an answer if the client had
 // left before there was one: the handler returned or panicked without an answer, or answered
@@ -293,11 +293,20 @@ func (a *Admission) fill(t Template) (answer Answer, ok bool) {
 // [net/http.Header]. If other limiters have put their headers and a mark there, the headers
 // of all are merged; see [Admission.Merge].
 func (a *Admission) SetHeaders(h map[string][]string) {
+	if len(h) == 0 && a.sendsNone() {
+		return
+	}
 	if len(h) > 0 && a.headers.around == nil && !a.headers.rendered {
 		a.headers.mergeFrom(h)
 	}
 	a.headers.render(a.ctx)
 	a.headers.put(h)
+}
+
+// sendsNone reports whether the limiter has no headers for the answer to a request that passes.
+func (a *Admission) sendsNone() bool {
+	return a.limiter != nil && a.limiter.headers == NoHeaders && a.limiter.customHeaders == nil &&
+		a.course.outcome == Pass
 }
 
 // SetAnswerHeaders puts the headers of an answer of a into h, which may be a [net/http.Header].

@@ -108,22 +108,51 @@ func (c *course) conclude(ctx context.Context, err error) {
 	}
 }
 
-// decideDirectly asks the store and concludes, for a request under a direct set. One that passes
-// has nothing to judge and nothing to report but a key near its limit.
-func (c *course) decideDirectly(ctx context.Context) {
-	err := c.engine.applyTo(ctx, c.set.store, c.ops[:c.asked], c.out[:c.asked])
+// decideDirectly asks r for its keys and the store about them, and concludes, for a request under a
+// direct set. It reports whether it has decided: after a panic of a Key function it has asked
+// nothing.
+func (c *course) decideDirectly(ctx context.Context, r core.Request) (decided bool) {
+	asking := false
+	defer func() {
+		if decided { // a recover that finds nothing takes time
+			return
+		}
+		if v := recover(); v != nil && asking {
+			decided = true
+			c.conclude(ctx, fmt.Errorf("store: %w", panicked(v)))
+		}
+	}()
+
+	for _, rule := range c.set.rules {
+		if key, ok := rule.Key(r); ok {
+			c.nextOp(core.Take, rule, rule.terms, key, 1)
+		}
+	}
+	// Mistakes of the set-up, such as one key for all callers, show in the first requests.
+	if c.set.setup.On() {
+		c.checkSetup(r)
+	}
+
+	var err error
+	if asking = c.asked > 0; asking {
+		err = c.set.store.Apply(ctx, c.ops, c.out)
+	}
+	decided = true
+
 	if err == nil {
 		c.sumUp(c.engine.findings)
 	}
 	if err != nil || c.over || c.rare.written != nil {
 		c.conclude(ctx, err)
-		return
+		return true
 	}
 
+	// One that passes has nothing to judge and nothing to report but a key near its limit.
 	c.notified = true
 	if c.set.warns {
 		c.reportNear(c.engine.hooks)
 	}
+	return true
 }
 
 // isLocal reports whether the fallback decided where the store would have been asked.

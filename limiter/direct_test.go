@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/headgate/headgate/core"
@@ -85,5 +86,23 @@ func TestAdmitByTheShorterWayDecidesAlike(t *testing.T) {
 				t.Errorf("%s, fails %s:\n%q\nby the longer way\n%q", about, mode, logs[0], logs[1])
 			}
 		}
+	}
+}
+
+// A panic of the store, which has not begun here, is an error by the shorter way too, and the store
+// is not asked again.
+func TestAdmitByTheShorterWaySurvivesTheStore(t *testing.T) {
+	var told []string
+	asked := 0
+	r := gatetest.Rule("9/1m")
+	r.Key = func(core.Request) (string, bool) { asked++; return "a", true }
+	l := gatetest.Limiter(t, limiter.Config{Store: new(memstore.Store), Rules: []limiter.Rule{r},
+		OnError:      func(_ context.Context, err error) { told = append(told, err.Error()) },
+		OnStoreError: limiter.FailClosed})
+
+	a := l.Admit(keyed("a"))
+	defer a.Done(503)
+	if a.Outcome() != limiter.Failed || len(told) != 1 || !strings.HasPrefix(told[0], "store: ") || asked != 1 {
+		t.Errorf("%s, %q, asked for %d keys", a.Outcome(), told, asked)
 	}
 }

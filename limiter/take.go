@@ -564,6 +564,13 @@ func (l *Limiter) Admit(r core.Request) *Admission {
 	l.diagnoseOnce()
 	a.ctx = r.Context()
 
+	if res.set.direct {
+		if res.decideDirectly(a.ctx, r) {
+			return a
+		}
+		res.drop() // what follows asks again, and knows what a failure means
+	}
+
 	// A rule without a Key function cannot decide, and the request fails as if the store could not.
 	err := res.set.noKey
 	if err == nil {
@@ -574,10 +581,6 @@ func (l *Limiter) Admit(r core.Request) *Admission {
 	// Mistakes of the set-up, such as one key for all callers, show in the first requests.
 	if err == nil && res.set.setup.On() {
 		res.checkSetup(r)
-	}
-	if err == nil && res.set.direct {
-		res.decideDirectly(a.ctx)
-		return a
 	}
 	if err == nil {
 		err = res.decide(a.ctx, res.set.mayWait)
