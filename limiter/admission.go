@@ -67,7 +67,7 @@ func (a *Admission) Violated() []string { return a.result.Violated() }
 // that can never be admitted, or not before the store is back. Where the queue for leases is
 // full it is 1, as they may be released at any time.
 func (a *Admission) RetryAfter() int64 {
-	if a.headers.rendered {
+	if a.headers.rendered || a.headers.retryAfter > 0 {
 		return a.headers.retryAfter
 	}
 	return a.headers.mergedRetryAfter()
@@ -347,8 +347,8 @@ func (a *Admission) EachHeader(set func(name string, value []byte)) {
 // of a response of fasthttp. The answer must not write to them.
 func (a *Admission) SetCanonical(answer canonical) {
 	h, from := &a.headers, 0
-	if h.isXRateLimitAlone() {
-		h.setXRateLimit(answer)
+	if h.isPlain() {
+		h.setPlain(answer)
 		return
 	}
 

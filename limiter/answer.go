@@ -195,7 +195,7 @@ const (
 type problem struct {
 	res     *Result
 	seconds int64  // Retry-After, or 0
-	text    []byte // the seconds as the header has them, or nil
+	text    []byte // the seconds as the header has them, or empty
 }
 
 func (p *problem) append(b []byte) []byte {
@@ -281,7 +281,7 @@ func (p *problem) appendDetail(b []byte) []byte {
 		return append(b, "The request asks for more than the quota can ever hold."...)
 	}
 	b = append(b, "Retry after "...)
-	if p.text != nil {
+	if len(p.text) > 0 {
 		b = append(b, p.text...)
 	} else {
 		b = strconv.AppendInt(b, seconds, 10)

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 	"unsafe"
+
+	"github.com/headgate/headgate/internal/textform"
 )
 
 // HeaderStyle names the rate limit headers of an answer. Values combine with
@@ -55,7 +57,8 @@ type Header struct{ Name, Value string }
 type headers struct {
 	res        *Result // without an engine if there is no limiter
 	rendered   bool
-	retryAfter int64 // in seconds, once rendered; 0 for none
+	retryAfter int64 // in seconds; 0 for none, and while it is not written
+	retryEnd   int   // where its text in the buffer ends, which is the first
 
 	fields []field
 	text   []byte
@@ -92,12 +95,17 @@ var (
 	cacheControlName = newFieldName("Cache-Control")
 )
 
+const noStore = "no-store" // of Cache-Control
+
+var noStoreBytes = []byte(noStore)
+
 // render writes all values into one buffer.
 func (h *headers) render(ctx context.Context) {
 	if h.rendered {
 		return
 	}
 	h.rendered = true
+	h.text, h.retryEnd = h.text[:0], 0
 
 	if h.res.outcome != Pass {
 		h.refusal()
@@ -131,22 +139,26 @@ func (h *headers) render(ctx context.Context) {
 
 // refusal adds the headers of an answer in place of the handler's.
 func (h *headers) refusal() {
-	h.retryAfter = h.mergedRetryAfter()
-	if h.retryAfter > 0 {
-		h.text = strconv.AppendInt(h.text, h.retryAfter, 10)
-		h.fields = append(h.fields, field{&retryAfterName, len(h.text)})
+	if h.writeRetryAfter() {
+		h.fields = append(h.fields, field{&retryAfterName, h.retryEnd})
 	}
-	h.fixed(&cacheControlName, "no-store")
+	h.fixed(&cacheControlName, noStore)
 }
 
-// retryAfterText returns the value of Retry-After, which is the first header, or nil if there is
-// none or it is not rendered yet.
-func (h *headers) retryAfterText() []byte {
-	if h.retryAfter == 0 {
-		return nil
+// writeRetryAfter begins the buffer with the value of Retry-After, and reports whether there is one.
+func (h *headers) writeRetryAfter() bool {
+	h.text, h.retryEnd = h.text[:0], 0
+	if h.retryAfter = h.mergedRetryAfter(); h.retryAfter == 0 {
+		return false
 	}
-	return h.text[:h.fields[0].end]
+	h.text = textform.AppendInt(h.text, h.retryAfter)
+	h.retryEnd = len(h.text)
+	return true
 }
+
+// retryAfterText returns the value of Retry-After, or nothing if there is none or it is not written
+// yet.
+func (h *headers) retryAfterText() []byte { return h.text[:h.retryEnd] }
 
 // mergedRetryAfter returns the Retry-After of all limiters that have turned the request away, or 0.
 func (h *headers) mergedRetryAfter() int64 {
@@ -183,7 +195,7 @@ func (h *headers) rank() {
 
 // empty removes all data of the request from the buffers.
 func (h *headers) empty() {
-	h.rendered, h.retryAfter = false, 0
+	h.rendered, h.retryAfter, h.retryEnd = false, 0, 0
 	if len(h.fields) == 0 && len(h.order) == 0 && h.around == nil {
 		return
 	}
@@ -276,16 +288,15 @@ func (h *headers) fullAfter(i int) time.Duration {
 
 // xRateLimit adds the headers about the most exhausted rule.
 func (h *headers) xRateLimit(style HeaderStyle) {
-	text, limit, remaining := h.appendXRateLimit(h.text, style)
+	h.fixed(&limitName, h.res.calls[h.order[0]].terms.capacity)
+	text, remaining := h.appendXRateLimit(h.text, style)
 	h.text = text
-	h.fields = append(h.fields, field{&limitName, limit}, field{&remainingName, remaining},
-		field{&resetName, len(text)})
+	h.fields = append(h.fields, field{&remainingName, remaining}, field{&resetName, len(text)})
 }
 
-// appendXRateLimit writes the values of the headers about the most exhausted rule, and returns
-// where the first two of them end. It grows a parameter: a field that holds a pointer costs a write
-// barrier.
-func (h *headers) appendXRateLimit(b []byte, style HeaderStyle) (text []byte, limit, remaining int) {
+// appendXRateLimit writes the values of X-RateLimit-Remaining and -Reset, and returns where the
+// first of them ends. It grows a parameter: a field that holds a pointer costs a write barrier.
+func (h *headers) appendXRateLimit(b []byte, style HeaderStyle) (text []byte, remaining int) {
 	res, i := h.res, h.order[0]
 	after := h.fullAfter(i)
 	reset := wholeSeconds(after)
@@ -294,70 +305,111 @@ func (h *headers) appendXRateLimit(b []byte, style HeaderStyle) (text []byte, li
 		reset = wholeSeconds(time.Duration(at%1e6)*time.Microsecond+after) + at/1e6
 	}
 
-	b = append(b, res.calls[i].terms.capacity...)
-	limit = len(b)
-	b = strconv.AppendInt(b, res.out[i].Remaining, 10)
+	b = textform.AppendInt(b, res.out[i].Remaining)
 	remaining = len(b)
-	return strconv.AppendInt(b, reset, 10), limit, remaining
+	return textform.AppendInt(b, reset), remaining
 }
 
 // canonical is an answer that copies the names and the values of its headers.
 type canonical interface{ SetCanonical(name, value []byte) }
 
-// isXRateLimitAlone reports whether a request passes whose answer may have the X-RateLimit headers
-// and has no other.
-func (h *headers) isXRateLimitAlone() bool {
+// isPlain reports whether the headers are of this limiter alone, without those of the program, and
+// are not rendered yet.
+func (h *headers) isPlain() bool {
 	e := h.res.engine
-	return e != nil && e.headers&(Draft8|NoHeaders) == 0 && e.customHeaders == nil &&
-		h.res.outcome == Pass && h.around == nil && !h.rendered
+	return e != nil && e.customHeaders == nil && h.around == nil && !h.rendered
 }
 
-// setXRateLimit sets these headers without a list of them, which would take longer than the rest.
-func (h *headers) setXRateLimit(answer canonical) {
+// setPlain sets plain headers as render has them, without a list of them, which would take longer
+// than all else.
+func (h *headers) setPlain(answer canonical) {
+	res := h.res
+	style := res.engine.headers
+	if res.outcome != Pass {
+		if h.writeRetryAfter() {
+			answer.SetCanonical(retryAfterName.bytes, h.text)
+		}
+		answer.SetCanonical(cacheControlName.bytes, noStoreBytes)
+		if res.isDenied() || res.outcome == QueueFull {
+			return
+		}
+	}
+	if style == NoHeaders {
+		return
+	}
 	if h.rank(); len(h.order) == 0 {
 		return
 	}
-	text, limit, remaining := h.appendXRateLimit(h.text[:0], h.res.engine.headers)
-	answer.SetCanonical(limitName.bytes, text[:limit])
-	answer.SetCanonical(remainingName.bytes, text[limit:remaining])
-	answer.SetCanonical(resetName.bytes, text[remaining:])
-	h.text = text[:0]
+
+	b := h.text[:h.retryEnd]
+	if style&(XRateLimit|XRateLimitDelta) != 0 {
+		from := len(b)
+		text, remaining := h.appendXRateLimit(b, style)
+		answer.SetCanonical(limitName.bytes, readOnly(res.calls[h.order[0]].terms.capacity))
+		answer.SetCanonical(remainingName.bytes, text[from:remaining])
+		answer.SetCanonical(resetName.bytes, text[remaining:])
+		b = text
+	}
+	if style&Draft8 != 0 {
+		from := len(b)
+		b = h.appendPolicy(b)
+		answer.SetCanonical(policyName.bytes, b[from:])
+		from = len(b)
+		b = h.appendRateLimit(b)
+		answer.SetCanonical(rateLimitName.bytes, b[from:])
+	}
+	h.text = b
 }
+
+// readOnly returns the bytes of a text, which must not be written to.
+func readOnly(text string) []byte { return unsafe.Slice(unsafe.StringData(text), len(text)) }
 
 // draft8 adds RateLimit-Policy, with the rules in their own order, and RateLimit, with the most
 // exhausted rule first.
 func (h *headers) draft8() {
-	res, from := h.res, len(h.text)
-
-	// The text of the usual cases is ready; the order of a policy never changes.
-	if res.asked == 1 {
-		h.text = append(h.text, res.calls[0].terms.policy...)
-	} else if h.usesOwnLimits(len(h.order)) {
-		h.text = append(h.text, res.set.policy...)
-	} else {
-		comma := ""
-		for i := range res.asked {
-			if slices.Contains(h.order, i) {
-				h.text = append(append(h.text, comma...), res.calls[i].terms.policy...)
-				comma = ", "
-			}
-		}
-	}
+	from := len(h.text)
+	h.text = h.appendPolicy(h.text)
 	if h.around != nil {
 		h.mergeList(from, h.around.policies, false)
 	}
-	from = len(h.text)
 
-	b, comma := h.text, ""
-	for _, i := range h.order {
-		b = h.appendRemaining(append(b, comma...), i)
-		comma = ", "
-	}
-	h.text = b
+	from = len(h.text)
+	h.text = h.appendRateLimit(h.text)
 	if h.around != nil {
 		h.mergeList(from, h.around.rateLimit, true)
 	}
 	h.fields = append(h.fields, field{&policyName, from}, field{&rateLimitName, len(h.text)})
+}
+
+// appendPolicy writes the value of RateLimit-Policy. The text of the usual cases is ready; the order
+// of a policy never changes.
+func (h *headers) appendPolicy(b []byte) []byte {
+	res := h.res
+	if res.asked == 1 {
+		return append(b, res.calls[0].terms.policy...)
+	}
+	if h.usesOwnLimits(len(h.order)) {
+		return append(b, res.set.policy...)
+	}
+
+	comma := ""
+	for i := range res.asked {
+		if slices.Contains(h.order, i) {
+			b = append(append(b, comma...), res.calls[i].terms.policy...)
+			comma = ", "
+		}
+	}
+	return b
+}
+
+// appendRateLimit writes the value of RateLimit.
+func (h *headers) appendRateLimit(b []byte) []byte {
+	comma := ""
+	for _, i := range h.order {
+		b = h.appendRemaining(append(b, comma...), i)
+		comma = ", "
+	}
+	return b
 }
 
 // oneLine replaces line breaks, which would end the header that a value is in.
@@ -396,12 +448,12 @@ func (h *headers) usesOwnLimits(shown int) bool {
 // limit, because the end of a lease is not known.
 func (h *headers) appendRemaining(b []byte, i int) []byte {
 	b = append(b, h.res.calls[i].terms.remaining...)
-	b = strconv.AppendInt(b, min(h.res.out[i].Remaining, maxInteger), 10)
+	b = textform.AppendInt(b, min(h.res.out[i].Remaining, maxInteger))
 	if h.res.ops[i].Limit.Leased() {
 		return b
 	}
 	b = append(b, ";t="...)
-	return strconv.AppendInt(b, wholeSeconds(h.fullAfter(i)), 10)
+	return textform.AppendInt(b, wholeSeconds(h.fullAfter(i)))
 }
 
 // markName is the entry of a [Mark] in the header map of an answer. Its list is empty, so

@@ -180,24 +180,31 @@ func (c *canonicalLines) SetCanonical(name, value []byte) {
 	*c += canonicalLines(string(name) + ": " + string(value) + "\n")
 }
 
-// An answer with the X-RateLimit headers alone is set without a list of them, and then has the list
-// too.
-func TestSetCanonicalOfXRateLimitAlone(t *testing.T) {
+// Headers that are of one limiter alone are set without a list of them, and then have the list too.
+func TestSetCanonicalWithoutAList(t *testing.T) {
 	hidden := withOnLimit(rule(t, "hidden", "1/1h"), limiter.Shadow)
 	for name, rules := range map[string][]limiter.Rule{
 		"one rule": {rule(t, "a", "2/10s fixed-window")},
 		"several":  {rule(t, "a", "2/10s fixed-window"), hidden, rule(t, "b", "100/1h")},
 		"hidden":   {hidden},
 	} {
-		for _, style := range []limiter.HeaderStyle{limiter.XRateLimit, limiter.XRateLimitDelta} {
+		for _, style := range []limiter.HeaderStyle{limiter.XRateLimit, limiter.XRateLimitDelta | limiter.Draft8,
+			limiter.Draft8, limiter.NoHeaders} {
+
 			l := configured(t, limiter.Config{Store: newStore(), Headers: style, Rules: rules})
 			for take := range 3 { // the last is refused, unless the rule is hidden
 				a := l.Admit(get())
 				var set canonicalLines
 				a.SetCanonical(&set)
+				retryAfter, problem := a.RetryAfter(), string(a.Problem())
 				list := lines(a)
-				if string(set) != list || (list == "") != (name == "hidden") {
+				bare := name == "hidden" || style == limiter.NoHeaders && a.Outcome() == limiter.Pass
+				if string(set) != list || (list == "") != bare {
 					t.Errorf("%s, take %d: as bytes\n%sin the list\n%s", name, take, set, list)
+				}
+				if a.RetryAfter() != retryAfter || string(a.Problem()) != problem {
+					t.Errorf("%s, take %d: %d, %s\nand with the list %d, %s", name, take, retryAfter, problem,
+						a.RetryAfter(), a.Problem())
 				}
 				if !l.CountedBy(a.Mark()) {
 					t.Errorf("%s, take %d: no mark", name, take)

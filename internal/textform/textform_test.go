@@ -1,6 +1,8 @@
 package textform
 
 import (
+	"math"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -69,6 +71,26 @@ func TestCheck(t *testing.T) {
 		}
 		if got != want {
 			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}
+
+func TestAppendInt(t *testing.T) {
+	numbers := []int64{0, -1, math.MinInt64, math.MaxInt64}
+	for n := int64(1); n > 0 && n <= math.MaxInt64/10; n *= 10 {
+		numbers = append(numbers, n-1, n, n+1, 7*n)
+	}
+	for i := range 63 {
+		numbers = append(numbers, 1<<i-1, 1<<i)
+	}
+
+	for _, n := range append(numbers, 1e18, 1e18-1) {
+		want := strconv.FormatInt(n, 10)
+		// Both with room for the digits, in which there is something else, and without.
+		for _, b := range [][]byte{[]byte("r="), append(make([]byte, 0, 40), "r=xxxxxxxxxxxxxxxxxxxxxxxxxxx"...)[:2]} {
+			if got := string(AppendInt(b, n)); got != "r="+want {
+				t.Errorf("%q, want r=%s", got, want)
+			}
 		}
 	}
 }
