@@ -27,8 +27,15 @@ func Request(c *fiber.Ctx) core.Request {
 // which units are refunded.
 type request struct{ c *fiber.Ctx }
 
-func (r request) Context() context.Context { return r.c.UserContext() }
-func (r request) Route() string            { return r.c.Route().Path }
+func (r request) Route() string { return r.c.Route().Path }
+
+// Context returns what UserContext does. That would leave a value in each request that has none.
+func (r request) Context() context.Context {
+	if fasthttpexchange.HasValues(r.c.Context()) {
+		return r.c.UserContext()
+	}
+	return context.Background()
+}
 
 // RouteMayBePrefix reports that Route is a prefix in middleware of Use and Group, for
 // package policy.

@@ -1,6 +1,7 @@
 package fibermw_test
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"net"
@@ -54,6 +55,31 @@ func TestRemoteAddr(t *testing.T) {
 		if seen() != row.want || row.want != row.peer.String() {
 			t.Errorf("%s, want %s", seen(), row.want)
 		}
+	}
+}
+
+// The context of a request is the one that a handler has set, and to ask for it changes nothing.
+func TestContext(t *testing.T) {
+	type key struct{}
+	own := context.WithValue(context.Background(), key{}, "own")
+	for name, set := range map[string]func(*fiber.Ctx){
+		"none":    func(*fiber.Ctx) {},
+		"a value": func(c *fiber.Ctx) { c.Locals("a", "b") },
+		"own":     func(c *fiber.Ctx) { c.SetUserContext(own) },
+	} {
+		app := newApp(fiber.Config{})
+		app.Use(func(c *fiber.Ctx) error {
+			set(c)
+			got := fibermw.Request(c).Context()
+			if (got == own) != (name == "own") || (got == context.Background()) == (name == "own") {
+				t.Errorf("%s: the context is %v", name, got)
+			}
+			if name == "none" {
+				c.Context().VisitUserValuesAll(func(k, v any) { t.Errorf("%v is left: %v", k, v) })
+			}
+			return nil
+		})
+		call(app, peer, "GET", "/")
 	}
 }
 

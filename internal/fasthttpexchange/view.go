@@ -48,6 +48,12 @@ func SentPath(ctx *fasthttp.RequestCtx, path string) string {
 // RawQuery returns a copy of the query as the client encoded it.
 func RawQuery(ctx *fasthttp.RequestCtx) string { return string(ctx.URI().QueryString()) }
 
+// HasValues reports whether a handler has left a value in the request.
+func HasValues(ctx *fasthttp.RequestCtx) (has bool) {
+	ctx.VisitUserValuesAll(func(any, any) { has = true })
+	return has
+}
+
 // RemoteAddr returns the peer in the form that net/http gives it.
 func RemoteAddr(ctx *fasthttp.RequestCtx) string {
 	if peer := RemoteAddrPort(ctx); peer.IsValid() {
