@@ -28,13 +28,12 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate/cmd/headgate-console/internal/mariadbtest"
+	"github.com/headgate/headgate/internal/redisurl"
 	"github.com/headgate/headgate/internal/test"
 	"github.com/headgate/headgate/internal/test/redistest"
-	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/nethttp"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/policy/managed"
-	"github.com/headgate/headgate/store/redisstore"
 )
 
 // TestCountsEqualTheLoad has wrk send requests to two instances of one name and a third whose
@@ -169,7 +168,11 @@ func (l *load) run() {
 	l.published()
 	a, stopA := l.instance("twin")
 	b, stopB := l.instance("twin")
-	c, stopC := l.skewed(90 * time.Second)
+	c, stopC := l.follower("redis://"+l.redis, managed.Options{
+		Clock:  func() time.Time { return time.Now().Add(90 * time.Second) },
+		Follow: policy.Options{Instance: "skewed"},
+	})
+	c = strings.TrimPrefix(c, "http://")
 
 	// The limit of 700 admits all of these, and a hundred of the next, whichever instance they
 	// reach.
@@ -225,18 +228,20 @@ func (l *load) instance(name string) (address string, stop func(os.Signal)) {
 	return p.address, p.stop
 }
 
-// skewed starts an instance in this process, whose clock is off.
-func (l *load) skewed(off time.Duration) (address string, stop func()) {
+// follower starts an instance in this process, which ends by stop or with the test, and returns its
+// URL.
+func (l *load) follower(redisURL string, o managed.Options) (address string, stop func()) {
 	l.t.Helper()
+	at, err := redisurl.Parse(redisURL)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	at.ContextTimeoutEnabled = true
+	client := redis.NewUniversalClient(at)
 
-	client := redis.NewClient(&redis.Options{Addr: l.redis, ContextTimeoutEnabled: true})
-	limits, err := managed.Open(context.Background(), client, managed.Options{
-		App:     "shop",
-		Store:   redisstore.Options{Timeout: time.Minute},
-		Clock:   func() time.Time { return time.Now().Add(off) },
-		Follow:  policy.Options{Instance: "skewed", Timeout: time.Minute},
-		Limiter: limiter.Config{Logger: slog.New(slog.DiscardHandler)},
-	})
+	o.App, o.Store.Timeout, o.Follow.Timeout = "shop", time.Minute, time.Minute
+	o.Limiter.Logger = slog.New(slog.DiscardHandler)
+	limits, err := managed.Open(context.Background(), client, o)
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -250,9 +255,8 @@ func (l *load) skewed(off time.Duration) (address string, stop func()) {
 		}
 		client.Close()
 	})
-
 	l.t.Cleanup(stop)
-	return strings.TrimPrefix(server.URL, "http://"), stop
+	return server.URL, stop
 }
 
 // send has wrk send n requests in all to instances, to all of them at once.
@@ -576,15 +580,9 @@ func (l *load) fromSQL() {
 // settles calls f until it returns nil.
 func (l *load) settles(f func() error) {
 	l.t.Helper()
-	for deadline := time.Now().Add(patience); ; {
-		err := f()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			l.t.Error(err)
-			return
-		}
+	var err error
+	if !eventually(l.t, time.Now().Add(patience), func() bool { err = f(); return err == nil }) {
+		l.t.Error(err)
 	}
 }
 

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -122,8 +121,7 @@ func fullPolicies() string {
 }
 
 // fill gives the database everything that pages show of it.
-func (h *house) fill(first string) {
-	h.admin = h.enter(service.FirstUser, first)
+func (h *house) fill() {
 	h.must(h.s.CreateApp(h.ctx, h.admin, "shop", hostile))
 	h.must(h.s.CreateApp(h.ctx, h.admin, longApp, ""))
 	h.must(h.s.CreateApp(h.ctx, h.admin, "unused", ""))
@@ -179,6 +177,14 @@ func (h *house) people() {
 	h.must(h.s.Promote(h.ctx, h.admin, "max@example.com"))
 }
 
+// token returns a token of a user, with which a program may do what the user may.
+func (h *house) token(of service.Actor) string {
+	h.t.Helper()
+	_, secret, err := h.s.CreateToken(h.ctx, of, service.TokenDraft{Label: "ci", Scope: service.Write, Life: time.Hour})
+	h.must(err)
+	return secret
+}
+
 // device is what a user has for the second factor.
 type device struct {
 	secret   string
@@ -229,10 +235,8 @@ func (h *house) history() {
 // soon waits until done returns true.
 func (h *house) soon(what string, done func() bool) {
 	h.t.Helper()
-	for deadline := time.Now().Add(patience); !done(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			h.t.Fatalf("not within %s: %s", patience, what)
-		}
+	if !eventually(h.t, time.Now().Add(patience), done) {
+		h.t.Fatalf("not within %s: %s", patience, what)
 	}
 }
 
@@ -241,19 +245,14 @@ func (h *house) soon(what string, done func() bool) {
 func furnish(t *testing.T, console string) *scene {
 	t.Helper()
 
-	data := t.TempDir()
-	file := filepath.Join(data, "console.db")
-	h := &house{t: t, ctx: t.Context(), sessions: map[string]string{}}
-
-	(&database{t: t, url: "sqlite://" + file}).with(func(ctx context.Context, s *service.Service, first string) {
-		h.s = s
-		h.fill(first)
-	})
+	d := engines()[0].open(t)
+	h := d.furnish((*house).fill)
 
 	server, people := redistest.Start(t), provider(t)
 
 	w := &scene{front: openFront(t), sessions: h.sessions}
-	p := start(t, "console", console, []string{"HEADGATE_CONSOLE_OIDC_SECRET=" + people.ClientSecret}, "-data", data, "-redis", "redis://"+server.Addr, "-listen", "127.0.0.1:0",
+	d.env = []string{"HEADGATE_CONSOLE_OIDC_SECRET=" + people.ClientSecret}
+	p := d.serve(console, "-redis", "redis://"+server.Addr,
 		"-trusted-proxy", "127.0.0.1", "-identity-header", identity, "-webhook-allow", "127.0.0.0/8",
 		"-oidc-issuer", people.Issuer(), "-oidc-client", people.ClientID, "-public-url", w.front.url)
 	w.front.leadsTo(t, p.address)
@@ -274,7 +273,7 @@ func furnish(t *testing.T, console string) *scene {
 	}
 
 	w.withoutTables = func() []state {
-		db, err := sql.Open("sqlite", file)
+		db, err := sql.Open("sqlite", d.file())
 		h.must(err)
 		_, err = db.Exec(`ALTER TABLE audit RENAME TO mislaid`)
 		h.must(errors.Join(err, db.Close()))
@@ -283,28 +282,13 @@ func furnish(t *testing.T, console string) *scene {
 	return w
 }
 
-// newHouse returns a database on SQLite that furnish has written to as the administrator, and the
-// directory that it is in.
-func newHouse(t *testing.T, furnish func(*house)) (h *house, data string) {
-	t.Helper()
-
-	data = t.TempDir()
-	h = &house{t: t, ctx: t.Context(), sessions: map[string]string{}}
-	db := &database{t: t, url: "sqlite://" + filepath.Join(data, "console.db")}
-	db.with(func(_ context.Context, s *service.Service, first string) {
-		h.s = s
-		h.admin = h.enter(service.FirstUser, first)
-		furnish(h)
-	})
-	return h, data
-}
-
 // unfurnished starts a console without Redis in which nothing is yet, and whose settings require
 // a second factor.
 func unfurnished(t *testing.T, console string) *scene {
 	t.Helper()
 
-	h, data := newHouse(t, func(h *house) {
+	d := engines()[0].open(t)
+	h := d.furnish(func(h *house) {
 		h.factor(h.admin)
 		h.person("new", "")
 
@@ -316,7 +300,7 @@ func unfurnished(t *testing.T, console string) *scene {
 	})
 
 	w := &scene{front: openFront(t), sessions: h.sessions, parts: emptyStates()}
-	p := start(t, "console", console, nil, "-data", data, "-listen", "127.0.0.1:0")
+	p := d.serve(console)
 	w.front.leadsTo(t, p.address)
 	return w
 }
@@ -325,7 +309,8 @@ func unfurnished(t *testing.T, console string) *scene {
 func contested(t *testing.T, console string) *scene {
 	t.Helper()
 
-	h, data := newHouse(t, func(h *house) {
+	d := engines()[0].open(t)
+	h := d.furnish(func(h *house) {
 		h.must(h.s.CreateApp(h.ctx, h.admin, "shop", ""))
 		_, err := h.s.Import(h.ctx, h.admin, service.Import{Format: service.YAML,
 			Data: []byte("policies: [{name: ours, apps: [shop], limit: 5/1m, key: ip}]")})
@@ -343,7 +328,7 @@ func contested(t *testing.T, console string) *scene {
 	h.must(err)
 
 	w := &scene{front: openFront(t), sessions: h.sessions, parts: takingOver()}
-	p := start(t, "console", console, nil, "-data", data, "-redis", "redis://"+server.Addr, "-listen", "127.0.0.1:0")
+	p := d.serve(console, "-redis", "redis://"+server.Addr)
 	w.front.leadsTo(t, p.address)
 	return w
 }
