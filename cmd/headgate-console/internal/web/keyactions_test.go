@@ -76,7 +76,8 @@ func TestKeyIsBannedBesideItsPolicy(t *testing.T) {
 
 	// It is in the list, with who imposed it, until it is lifted.
 	got := b.get("/keys?view=banned&policy=plain").want(http.StatusOK).cell("192.0.2.1")
-	if !regexp.MustCompile(`^plain \| banned until [-\d]+ [:\d]+ by admin, [-\d]+ [:\d]+: a scraper \| `).MatchString(got) {
+	want := regexp.MustCompile(`^plain \| banned until [-\d]+ [:\d]+ by admin, [-\d]+ [:\d]+: a scraper \| `)
+	if !want.MatchString(got) {
 		t.Errorf("%q", got)
 	}
 	if got := b.get("/policies/plain").beside(); !strings.Contains(got, ": a scraper") {
