@@ -122,8 +122,8 @@ const unpaused = "policy.unpause"
 // endedBy is what the audit log says about a pause that the change to a version ended.
 func endedBy(version int64) string { return fmt.Sprintf("ended by version %d", version) }
 
-// endedPause returns the pause that a change ended, as one of the actor, or ErrNotFound if there was
-// none or its time has passed.
+// endedPause returns the pause that a change ended, as one of the actor, or ErrNotFound if there
+// was none or its time has passed.
 func (a *action) endedPause(r Revision) (store.Pause, error) {
 	list, err := a.FindAudit(AuditQuery{Action: unpaused, Object: policyObject(r.Policy), Outcome: Done,
 		Since: r.At, Until: r.At.Add(time.Microsecond), Limit: MaxPerPage})

@@ -364,7 +364,8 @@ func (k *keys) showBanned(r *request) {
 		k.Rows = append(k.Rows, k.row(r, at.Rule, at.Key))
 	}
 	slices.SortFunc(k.Rows, func(a, b keyRow) int {
-		return cmp.Or(b.Ban.Until.Compare(a.Ban.Until), cmp.Compare(a.Policy, b.Policy), cmp.Compare(a.Counted, b.Counted))
+		return cmp.Or(b.Ban.Until.Compare(a.Ban.Until), cmp.Compare(a.Policy, b.Policy),
+			cmp.Compare(a.Counted, b.Counted))
 	})
 	k.bound(func(row *keyRow) float64 { return float64(row.Left) })
 }
