@@ -16,15 +16,14 @@ const (
 	extBytes   = int64(unsafe.Sizeof(ext{})) * 3 / 2
 	shardBytes = int64(unsafe.Sizeof(shard{}))
 
-	extStateBytes = 32  // as the allocator rounds it
-	rareBytes     = 64  // the same of a rareState
-	classBytes    = 240 // of the rule and the limit of a slot whose class is uninterned
-	recordBytes   = 8   // of an entry in a list, at most
-	idBytes       = 48  // of the id of a lease that core.Compact cannot pack, such as one in a bucket
+	rareBytes   = 64  // of a rareState, as the allocator rounds it
+	classBytes  = 240 // of the rule and the limit of a slot whose class is uninterned
+	recordBytes = 8   // of an entry in a list, at most
+	idBytes     = 48  // of the id of a lease that core.Compact cannot pack, such as one in a bucket
 
 	// asideBytes is what a key takes more for an aside, such as that of a key which has
 	// strikes or bans, at most.
-	asideBytes = int64(unsafe.Sizeof(core.Aside{})) + rareBytes + extStateBytes + extBytes
+	asideBytes = int64(unsafe.Sizeof(core.Aside{})) + rareBytes + extBytes
 
 	// otherBytes is what a segment of another length takes.
 	otherBytes = int64(unsafe.Sizeof(core.Aside{}.Others[0]))
@@ -63,9 +62,6 @@ func bytesOf(key int, l *core.Limit, id classID) int64 {
 	if rare {
 		size += rareBytes
 	}
-	if rare || list > 0 {
-		size += extStateBytes
-	}
 	if rare || list > 0 || hasExt {
 		size += extBytes
 	}
@@ -82,7 +78,7 @@ func looseBytes(l *core.Limit) int64 {
 		return 0
 	}
 	n := l.MaxRecords()
-	return rareBytes + extStateBytes + extBytes + idBytes*n +
+	return rareBytes + extBytes + idBytes*n +
 		int64(unsafe.Sizeof(core.Lease{}))<<bits.Len64(uint64(n-1))
 }
 

@@ -1,7 +1,7 @@
 package memstore
 
 import (
-	"strings"
+	"slices"
 
 	"github.com/headgate/headgate/core"
 )
@@ -24,18 +24,15 @@ const (
 	long    = 255
 )
 
-// ext is the part of a slot that few slots have: a long key, and more of its
-// state.
+// ext is the part of a slot that few slots have. A list lies in the memory that text leaves behind
+// its length, so that one address leads to it.
 type ext struct {
-	key string
-	*extState
-}
-
-// extState is the part of a state for which its slot has no room.
-type extState struct {
-	list []byte // of core.Compact, or nil if the slot has room for it
+	text []byte // a long key, or empty
 	*rareState
 }
+
+// list returns the list of core.Compact, or nothing if the slot has room for it.
+func (e *ext) list() []byte { return e.text[len(e.text):cap(e.text)] }
 
 // rareState is the part of the state that few algorithms, or few stores, need.
 type rareState struct {
@@ -51,34 +48,34 @@ type rareState struct {
 func newEntry(p *location, key string) (c entry, a ext) {
 	c = entry{hash: p.hash, class: p.class, size: long}
 	if len(key) > maxText {
-		return c, ext{key: strings.Clone(key)}
+		return c, ext{text: slices.Clip([]byte(key))}
 	}
 	c.size = uint8(copy(c.text[:], key))
 	return c, a
 }
 
-// extState returns the extState of slot i, or nil.
-func (t *table) extState(i int) *extState {
+// rareState returns the rareState of slot i, or nil.
+func (t *table) rareState(i int) *rareState {
 	if t.exts == nil {
 		return nil
 	}
-	return t.exts[i].extState
-}
-
-// rareState returns the rareState of slot i, or nil.
-func (t *table) rareState(i int) *rareState {
-	if m := t.extState(i); m != nil {
-		return m.rareState
-	}
-	return nil
+	return t.exts[i].rareState
 }
 
 // list returns the list of slot i, or the room that the slot has for one.
 func (t *table) list(i int) []byte {
-	if m := t.extState(i); m != nil && m.list != nil {
-		return m.list
+	if list := t.listBeside(i); len(list) > 0 {
+		return list
 	}
 	return t.room(i)
+}
+
+// listBeside returns the list of slot i for which the slot has no room, or nothing.
+func (t *table) listBeside(i int) []byte {
+	if t.exts == nil {
+		return nil
+	}
+	return t.exts[i].list()
 }
 
 // room returns the bytes of slot i that its key leaves.

@@ -104,8 +104,8 @@ func (l leaseSlot) write(leases []core.Lease, most int) (done bool) {
 func (l leaseSlot) memory() (head, tail []byte) {
 	if p := tailOf(l.h.slots[l.i].used); p != 0 {
 		tail = l.h.tails.at(p)
-	} else if m := l.h.extState(l.i); m != nil {
-		tail = m.list
+	} else {
+		tail = l.h.listBeside(l.i)
 	}
 	return l.h.room(l.i), tail
 }
@@ -163,36 +163,28 @@ func (l leaseSlot) resize(n, most int) {
 // tail before.
 func (l leaseSlot) setTail(n int) {
 	h, c := l.h, &l.h.slots[l.i]
-	place, list := h.tails.add(h, n), []byte(nil)
-	if place == 0 && n > 0 {
-		list = slices.Grow(list, n)
-		list = list[:cap(list)]
-	}
+	place := h.tails.add(h, n)
 
 	// The tails may have moved to make room for the new one.
 	_, before := l.memory()
 	old := tailOf(c.used)
-	if place != 0 {
+	switch {
+	case place != 0:
 		copy(h.tails.at(place), before)
-	} else {
-		copy(list, before)
+	case n > 0:
+		copy(h.newList(l.i, n), before)
 	}
 
-	switch m := h.extState(l.i); {
-	case list != nil:
-		h.putExtState(l.i).list = list
-	case m != nil && m.list != nil:
+	if len(h.listBeside(l.i)) > 0 && (place != 0 || n == 0) {
 		h.dropList(l.i)
 	}
 	c.used = c.used&usedBits | int64(place)<<32
 	h.tails.free(h, old)
 }
 
-// tails are the tails of a shard's slots, one after the other, and those that no slot has any more.
-type tails struct {
-	memory []byte
-	unused int // bytes
-}
+// tails are the tails of a shard's slots, one after the other, and those that no slot has any more,
+// which the shard counts.
+type tails struct{ memory []byte }
 
 // tail is the place of a tail and, below it, its size, both in pairs of bytes. It is 0 for none.
 type tail uint32
@@ -239,28 +231,27 @@ func (t *tails) add(h *shard, n int) tail {
 
 // free gives a tail back, which no slot has any more.
 func (t *tails) free(h *shard, p tail) {
-	t.unused += p.size()
+	h.unused += p.size()
 	switch {
-	case t.unused == len(t.memory) && cap(t.memory) <= 2*minRoom:
-		t.memory, t.unused = t.memory[:0], 0
-	case t.unused == len(t.memory):
-		*t = tails{}
-	case t.unused >= minUnused && 2*t.unused > len(t.memory):
+	case h.unused == len(t.memory) && cap(t.memory) <= 2*minRoom:
+		t.memory, h.unused = t.memory[:0], 0
+	case h.unused == len(t.memory):
+		t.memory, h.unused = nil, 0
+	case h.unused >= minUnused && 2*h.unused > len(t.memory):
 		t.rebuild(h, 0)
 	}
 }
 
 // rebuild moves the tails to new memory, with room for n bytes and a sixteenth more than all need,
-// or minRoom.
-// It reports whether that is not too much.
+// or minRoom. It reports whether that is not too much.
 func (t *tails) rebuild(h *shard, n int) bool {
-	needed := len(t.memory) - t.unused + n
+	needed := len(t.memory) - h.unused + n
 	if needed += max(needed/16, minRoom); needed > maxMemory {
 		return false
 	}
 
 	old := *t
-	*t = tails{memory: slices.Grow([]byte(nil), needed)}
+	t.memory, h.unused = slices.Grow([]byte(nil), needed), 0
 	for i, tag := range h.tags {
 		if tag == free || !isLeased(h, i) {
 			continue

@@ -44,8 +44,8 @@ func checkTails(t testing.TB, h *shard) {
 			t.Fatalf("tail %d reaches into the next", i-1)
 		}
 	}
-	if held+h.tails.unused != len(h.tails.memory) {
-		t.Fatalf("%d bytes held and %d unused of %d", held, h.tails.unused, len(h.tails.memory))
+	if held+h.unused != len(h.tails.memory) {
+		t.Fatalf("%d bytes held and %d unused of %d", held, h.unused, len(h.tails.memory))
 	}
 }
 

@@ -13,8 +13,8 @@ import (
 // listOf returns the list beside the slot of the key, or nil.
 func listOf(s *Store) []byte {
 	for i := range s.shards[0].exts {
-		if m := s.shards[0].extState(i); m != nil && m.list != nil {
-			return m.list
+		if list := s.shards[0].listBeside(i); len(list) > 0 {
+			return list
 		}
 	}
 	return nil
@@ -80,7 +80,7 @@ func TestListTakesWhatIsCounted(t *testing.T) {
 			clock.move(time.Second)
 		}
 
-		list, counted := int64(cap(listOf(s))), bytesOf(3, &l, none)-slotBytes-extBytes-extStateBytes
+		list, counted := int64(cap(listOf(s))), bytesOf(3, &l, none)-slotBytes-extBytes
 		if list == 0 || list > counted {
 			t.Errorf("%v: the list takes %d bytes, %d are counted", l, list, counted)
 		}

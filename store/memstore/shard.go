@@ -50,8 +50,8 @@ type shardHead struct {
 	latest   int64 // the instant of the last step
 	pinned   atomic.Pointer[pinned]
 	recent   uint32 // hash of the key that was asked for last
-	streak   uint32 // how many times in a row
-	pinAfter uint32 // the streak after which a key is pinned; see the constant
+	streak   uint16 // how many times in a row
+	pinAfter uint16 // the streak after which a key is pinned; see the constant
 
 	table
 	pending int64 // no slot that the sweep has passed is fresh before it
@@ -61,7 +61,7 @@ type shardHead struct {
 	classes  *interner
 	buckets  int        // overflow buckets among the slots
 	cursor   int        // where the sweep continues
-	tails    tails      // of leases
+	unused   int        // bytes among the tails
 	state    core.State // a copy of the state that is being decided
 }
 
@@ -259,14 +259,14 @@ func (h *shard) write(i int, m *rareState, st *core.State, id classID, rule stri
 	// A slot that needs no more gives its rareState back.
 	if id != uninterned && len(leases) == 0 && over|slot == 0 && st.Aside.None() {
 		if m != nil {
-			h.dropRareState(i)
+			h.exts[i].rareState = nil
 		}
 		return
 	}
 
 	if m == nil {
 		m = new(rareState)
-		h.putExtState(i).rareState = m
+		h.putExt(i).rareState = m
 	}
 	m.leases, m.over, m.slot = leases, over, slot
 
@@ -309,7 +309,7 @@ func (h *shard) keyOf(i int) string {
 	if c := &h.slots[i]; c.size != long {
 		return string(c.text[:c.size])
 	}
-	return h.exts[i].key
+	return string(h.exts[i].text)
 }
 
 // bytes returns bytesOf slot i, and what its aside takes, and its leases if they are not packed.
@@ -330,7 +330,7 @@ func (h *shard) keyLen(i int) int {
 	if c := &h.slots[i]; c.size != long {
 		return int(c.size)
 	}
-	return len(h.exts[i].key)
+	return len(h.exts[i].text)
 }
 
 // add puts a slot into the table.
@@ -408,7 +408,7 @@ func (h *shard) appendBans(list []core.Banned, rules []string, now int64) []core
 		}
 
 		if rule := h.classOf(i).rule; slices.Contains(rules, rule) {
-			list = append(list, core.Banned{Rule: rule, Key: strings.Clone(h.keyOf(i)), Until: a.Conduct.Until})
+			list = append(list, core.Banned{Rule: rule, Key: h.keyOf(i), Until: a.Conduct.Until})
 		}
 	}
 	return list

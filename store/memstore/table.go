@@ -14,6 +14,7 @@ import (
 type table struct {
 	tags  []uint8 // for each slot some bits of its hash, or free
 	slots []entry
+	tails tails // of leases
 	exts  []ext // of each slot, or nil if no slot has any
 	count int
 }
@@ -60,7 +61,7 @@ func (t *table) fill(c *entry, a ext) int {
 		i = t.next(i)
 	}
 	t.tags[i], t.slots[i] = tagOf(c.hash), *c
-	if a != (ext{}) {
+	if a.text != nil || a.rareState != nil {
 		*t.putExt(i) = a
 	}
 	return i
@@ -91,7 +92,7 @@ func (t *table) nextTagged(i int, hash uint32) int {
 func (t *table) isOf(i int, key string) bool {
 	c := &t.slots[i]
 	if c.size == long {
-		return t.exts[i].key == key
+		return string(t.exts[i].text) == key
 	}
 	return string(c.text[:c.size]) == key
 }
@@ -104,29 +105,30 @@ func (t *table) putExt(i int) *ext {
 	return &t.exts[i]
 }
 
-// putExtState returns the extState of slot i, after making one if it has none.
-func (t *table) putExtState(i int) *extState {
-	a := t.putExt(i)
-	if a.extState == nil {
-		a.extState = new(extState)
-	}
-	return a.extState
+// newList gives slot i a list of at least n bytes beside it, which are zero.
+func (t *table) newList(i, n int) []byte {
+	e := t.putExt(i)
+	e.text = append(slices.Grow([]byte(nil), len(e.text)+n), e.text...)
+	return e.list()
+}
+
+// dropList takes the list beside slot i away.
+func (t *table) dropList(i int) {
+	e := &t.exts[i]
+	e.text = slices.Clip(append([]byte(nil), e.text...))
 }
 
 // writeList writes the state to slot i and its list. A list that has no room in the slot stays
 // beside it until the slot is removed, or has a limit that is counted with less than most bytes.
 func (t *table) writeList(i int, a core.Compact, st *core.State, most int64) {
 	c := &t.slots[i]
-	if m := t.extState(i); m != nil && int64(len(m.list)) > most {
+	if int64(len(t.listBeside(i))) > most {
 		t.dropList(i)
 	}
 
 	used, mark, fits := a.Pack(st, t.list(i))
 	if !fits {
-		list := slices.Grow([]byte(nil), a.ListSize(st))
-		list = list[:cap(list)]
-		t.putExtState(i).list = list
-		used, mark, _ = a.Pack(st, list)
+		used, mark, _ = a.Pack(st, t.newList(i, a.ListSize(st)))
 	}
 	c.used, c.mark = used, mark
 }
@@ -154,27 +156,8 @@ func (t *table) growList(i int, a *core.Compact, now int64) bool {
 		return false
 	}
 
-	longer := slices.Grow([]byte(nil), n)
-	longer = longer[:cap(longer)]
-	c.mark = a.MoveLog(c.mark, list, longer)
-	t.putExtState(i).list = longer
+	c.mark = a.MoveLog(c.mark, list, t.newList(i, n))
 	return true
-}
-
-// dropList takes the list beside slot i away.
-func (t *table) dropList(i int) {
-	a := &t.exts[i]
-	if a.list = nil; a.rareState == nil {
-		a.extState = nil
-	}
-}
-
-// dropRareState takes the rareState of slot i away.
-func (t *table) dropRareState(i int) {
-	a := &t.exts[i]
-	if a.rareState = nil; a.list == nil {
-		a.extState = nil
-	}
 }
 
 // removeSlot takes slot i out, moves the slots that it had displaced back towards

@@ -29,7 +29,7 @@ func TestTableKeepsWhatIsPutUntilItIsCut(t *testing.T) {
 			"put": func(t *rapid.T) {
 				h := hash.Draw(t, "hash")
 				if rapid.Bool().Draw(t, "long") {
-					long[next] = ext{key: strconv.FormatInt(next, 10), extState: new(extState)}
+					long[next] = ext{text: strconv.AppendInt(nil, next, 10), rareState: new(rareState)}
 				}
 				tab.put(entry{hash: h, used: next}, long[next])
 				model[next] = h
@@ -69,7 +69,7 @@ func TestTableKeepsWhatIsPutUntilItIsCut(t *testing.T) {
 					if tab.exts != nil {
 						got = tab.exts[i]
 					}
-					if got != long[id] {
+					if want := long[id]; string(got.text) != string(want.text) || got.rareState != want.rareState {
 						t.Fatalf("the ext of slot %d is lost", id)
 					}
 				}
