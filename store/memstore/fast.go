@@ -118,21 +118,16 @@ func (h *shard) commit(i int, v *limitClass, op *core.Op, now int64, d *core.Dec
 	}
 
 	// A list is charged in its place, and two numbers once it is known that the slot stays in use.
-	used, mark, good := int64(0), int64(0), false
 	if v.compact.Listed() {
-		good = h.takeListed(i, &v.compact, op, now, d)
-		used, mark = c.used, c.mark
-	} else {
-		used, mark, good = v.compact.Take(c.used, c.mark, now, op.Cost, d)
+		good := h.takeListed(i, &v.compact, op, now, d)
+		return good && d.ResetAfter > 0 && (d.Allowed || op.Ban == nil)
 	}
-
-	switch {
-	case !good || d.ResetAfter == 0:
+	used, mark, good := v.compact.Take(c.used, c.mark, now, op.Cost, d)
+	if !good || d.ResetAfter == 0 || !d.Allowed && op.Ban != nil {
 		return false
-	case d.Allowed:
-		c.used, c.mark, c.class = used, mark, v.id
-	case op.Ban != nil:
-		return false
+	}
+	if d.Allowed {
+		c.used, c.mark = used, mark
 	}
 	return true
 }
