@@ -27,15 +27,10 @@ func Request(c *fiber.Ctx) core.Request {
 // which units are refunded.
 type request struct{ c *fiber.Ctx }
 
-func (r request) Route() string { return r.c.Route().Path }
-
-// Context returns what UserContext does. That would leave a value in each request that has none.
 func (r request) Context() context.Context {
-	if fasthttpexchange.HasValues(r.c.Context()) {
-		return r.c.UserContext()
-	}
-	return context.Background()
+	return fasthttpexchange.Context(r.c.Context(), r.c.UserContext)
 }
+func (r request) Route() string { return r.c.Route().Path }
 
 // RouteMayBePrefix reports that Route is a prefix in middleware of Use and Group, for
 // package policy.

@@ -145,7 +145,7 @@ func (h *headers) refusal() {
 	h.fixed(&cacheControlName, noStore)
 }
 
-// writeRetryAfter begins the buffer with the value of Retry-After, and reports whether there is one.
+// writeRetryAfter begins the buffer with the value of Retry-After. It reports whether there is one.
 func (h *headers) writeRetryAfter() bool {
 	h.text, h.retryEnd = h.text[:0], 0
 	if h.retryAfter = h.mergedRetryAfter(); h.retryAfter == 0 {
@@ -330,6 +330,8 @@ func (h *headers) setPlain(answer canonical) {
 			answer.SetCanonical(retryAfterName.bytes, h.text)
 		}
 		answer.SetCanonical(cacheControlName.bytes, noStoreBytes)
+
+		// No count was read for the first, and what is left is not why there is the second.
 		if res.isDenied() || res.outcome == QueueFull {
 			return
 		}
@@ -341,6 +343,7 @@ func (h *headers) setPlain(answer canonical) {
 		return
 	}
 
+	// The most exhausted rule has the X-RateLimit headers for itself.
 	b := h.text[:h.retryEnd]
 	if style&(XRateLimit|XRateLimitDelta) != 0 {
 		from := len(b)
@@ -381,8 +384,8 @@ func (h *headers) draft8() {
 	h.fields = append(h.fields, field{&policyName, from}, field{&rateLimitName, len(h.text)})
 }
 
-// appendPolicy writes the value of RateLimit-Policy. The text of the usual cases is ready; the order
-// of a policy never changes.
+// appendPolicy writes the value of RateLimit-Policy. The text of the usual cases is ready; the
+// order of a policy never changes.
 func (h *headers) appendPolicy(b []byte) []byte {
 	res := h.res
 	if res.asked == 1 {

@@ -2,6 +2,7 @@ package fasthttpexchange
 
 import (
 	"bytes"
+	"context"
 	"net"
 	"net/netip"
 	"strings"
@@ -48,10 +49,15 @@ func SentPath(ctx *fasthttp.RequestCtx, path string) string {
 // RawQuery returns a copy of the query as the client encoded it.
 func RawQuery(ctx *fasthttp.RequestCtx) string { return string(ctx.URI().QueryString()) }
 
-// HasValues reports whether a handler has left a value in the request.
-func HasValues(ctx *fasthttp.RequestCtx) (has bool) {
+// Context returns the context that user returns for a request. Fiber v2 leaves a value in each
+// request that is asked so and has none, so one without any values is not asked.
+func Context(ctx *fasthttp.RequestCtx, user func() context.Context) context.Context {
+	has := false
 	ctx.VisitUserValuesAll(func(any, any) { has = true })
-	return has
+	if has {
+		return user()
+	}
+	return context.Background()
 }
 
 // RemoteAddr returns the peer in the form that net/http gives it.
