@@ -94,7 +94,7 @@ func (r reporting) Apply(_ context.Context, ops []core.Op, out []core.Decision) 
 	case r.op != nil:
 		out[0], err = r.op(op)
 	case op.Verb == core.Peek:
-		// What remains depends on the policy and the key, so an answer shows that both have arrived.
+		// What remains depends on the policy and the key: an answer shows that both have arrived.
 		out[0] = core.Decision{Remaining: int64(len(op.Rule + op.Key)), RetryAfter: 1500 * time.Millisecond,
 			ResetAfter: time.Minute}
 	default:

@@ -30,7 +30,8 @@ func TestLookUpIsInTheAuditLogFirst(t *testing.T) {
 		// The look-up fails, and was in the log before.
 		away := errors.New("away")
 		w.asked(away, func(op core.Op) {
-			want := map[string]string{"p": `{"key":"192.0.2.7"}`, "q": `{"key_sha256":"` + auth.Digest("192.0.2.7") + `"}`}
+			want := map[string]string{"p": `{"key":"192.0.2.7"}`,
+				"q": `{"key_sha256":"` + auth.Digest("192.0.2.7") + `"}`}
 			if list := w.entries(AuditQuery{Action: "key.look-up", Object: "policy:" + op.Rule}); len(list) != 1 ||
 				list[0].After != want[op.Rule] || list[0].Actor != "viewer" {
 				t.Errorf("%s: the audit log has %+v", op.Rule, list)

@@ -90,8 +90,8 @@ func (s *Service) ImposeBan(ctx context.Context, a Actor, name, key string, span
 }
 
 // LiftBan ends the bans of a key of a policy: the one beside it, and as [Service.ResetKey] does,
-// that of the store. Under a policy that bans no keys the store is not asked if there was one beside
-// it.
+// that of the store. Under a policy that bans no keys the store is not asked if there was one
+// beside it.
 func (s *Service) LiftBan(ctx context.Context, a Actor, name, key string) error {
 	if err := checkLength(key); err != nil {
 		return err

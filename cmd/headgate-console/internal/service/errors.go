@@ -128,9 +128,9 @@ type Fault struct {
 type InvalidError struct {
 	Faults []Fault
 
-	// refusal, unless it is nil, is for the audit log: a name is that of a policy that is hidden from
-	// the actor. Names of policies are unique, so a user may find out by trying that a name is in use,
-	// and the audit log shows an administrator that a user tries.
+	// refusal, unless it is nil, is for the audit log: a name is that of a policy that is hidden
+	// from the actor. Names of policies are unique, so a user may find out by trying that a name is
+	// in use, and the audit log shows an administrator that a user tries.
 	refusal *DeniedError
 }
 

@@ -100,7 +100,8 @@ func keyErr(err error) error {
 }
 
 // noteKey writes the text that entry returns of an operation on a key to the audit log, and returns
-// the policy that find finds as instances apply it to the key. An error of entry refuses the action.
+// the policy that find finds as instances apply it to the key. An error of entry refuses the
+// action.
 func (s *Service) noteKey(
 	ctx context.Context, a Actor, verb, name string, op *core.Op, find func(*action, string) (policy.Policy, error),
 	entry func(policy.Policy, *core.Op) (string, error),

@@ -13,8 +13,8 @@ import (
 	"github.com/headgate/headgate/policy"
 )
 
-// asked has Redis fail with an error, or not, and call see, unless it is nil, for each operation. It
-// returns what Redis is asked from then on.
+// asked has Redis fail with an error, or not, and call see, unless it is nil, for each operation.
+// It returns what Redis is asked from then on.
 func (w *world) asked(fail error, see func(core.Op)) *[]string {
 	asked := &[]string{}
 	w.fleet.op = func(op core.Op) (core.Decision, error) {

@@ -369,8 +369,8 @@ func (r *reading) chart(policy string) (Traffic, error) {
 	return t, r.uncollected(r.apps, []string{policy}, series, add)
 }
 
-// uncollected calls add with the counts of the last minutes of applications that are in Redis alone:
-// those of the names, of which the series exist.
+// uncollected calls add with the counts of the last minutes of applications that are in Redis
+// alone: those of the names, of which the series exist.
 func (r *reading) uncollected(
 	apps, names []string, series []store.Series, add func(name string, row store.Traffic),
 ) error {

@@ -84,7 +84,8 @@ func newWorld(t testing.TB, change ...func(*Options)) *world {
 	}
 	t.Cleanup(func() { db.Close() })
 
-	w := &world{t: t, db: db, fleet: &fakeFleet{used: map[string]int64{}, lent: map[string][]redisstore.Credit{}}, log: &strings.Builder{}}
+	fleet := &fakeFleet{used: map[string]int64{}, lent: map[string][]redisstore.Credit{}}
+	w := &world{t: t, db: db, fleet: fleet, log: &strings.Builder{}}
 	quiet := slog.New(slog.DiscardHandler)
 
 	// Receivers of webhooks are local servers here, which the console would refuse otherwise. The
