@@ -133,12 +133,9 @@ func (c *course) decideDirectly(ctx context.Context, r core.Request) (decided bo
 		c.checkSetup(r)
 	}
 
-	var err error
-	if asking = c.asked > 0; asking {
-		err = c.set.store.Apply(ctx, c.ops, c.out)
-	}
+	asking = true
+	err := c.askPrepared(ctx)
 	decided = true
-
 	if err == nil {
 		c.sumUp(c.engine.findings)
 	}
@@ -150,9 +147,26 @@ func (c *course) decideDirectly(ctx context.Context, r core.Request) (decided bo
 	// One that passes has nothing to judge and nothing to report but a key near its limit.
 	c.notified = true
 	if c.set.warns {
-		c.reportNear(c.engine.hooks)
+		c.reportNear(c.engine.hooks, "")
 	}
 	return true
+}
+
+// askPrepared asks the store under a direct set, by its prepared step where all rules count the
+// request under one key.
+func (c *course) askPrepared(ctx context.Context) error {
+	switch {
+	case c.asked == 0:
+		return nil
+	case c.set.prepared == nil || c.asked < len(c.set.ops):
+		return c.set.store.Apply(ctx, c.ops, c.out)
+	}
+	for i := 1; i < c.asked; i++ {
+		if c.ops[i].Key != c.ops[0].Key || c.ops[i].Cost != c.ops[0].Cost {
+			return c.set.store.Apply(ctx, c.ops, c.out)
+		}
+	}
+	return c.set.prepared.Take(c.ops[0].Key, c.ops[0].Cost, c.out)
 }
 
 // isLocal reports whether the fallback decided where the store would have been asked.
@@ -380,7 +394,7 @@ func (c *course) notify(ctx context.Context) {
 		l.notifyBans(c.ops[:c.asked], c.out[:c.asked], c.alone)
 	}
 	if c.set != nil && c.set.warns && c.err == nil {
-		c.reportNear(l.hooks)
+		c.reportNear(l.hooks, "")
 	}
 }
 

@@ -72,6 +72,9 @@ func (e *engine) enforce(set *ruleSet) {
 	}
 	set.inMemory = e.plainInMemory(set)
 	set.direct = set.inMemory && set.isDirect()
+	if n := len(set.rules); set.inMemory && n > 0 && n <= maxPrepared {
+		set.prepare()
+	}
 	e.set.Store(set)
 	e.warnFailsOpen(set)
 }
@@ -109,6 +112,20 @@ func (e *engine) plainInMemory(set *ruleSet) bool {
 	bans := slices.ContainsFunc(set.rules, func(r *activeRule) bool { return r.terms.take.Ban != nil })
 	_, inMemory := set.store.(*memstore.Store)
 	return inMemory && set.plain && !bans && e.observer == nil && e.top == 0
+}
+
+// maxPrepared is the most rules of a set that is prepared.
+const maxPrepared = 16
+
+// prepare prepares the set, which is in memory. A store that refuses it, or panics as a zero Store
+// does, says why when it is asked.
+func (r *ruleSet) prepare() {
+	defer func() { _ = recover() }()
+	r.ops = r.takes()
+	for _, a := range r.rules {
+		r.calls = append(r.calls, newCall(a, a.terms))
+	}
+	r.prepared, _ = r.store.(*memstore.Store).Prepare(r.ops)
 }
 
 // counterOf returns what counts the decisions of the rule on plain requests, nil after a panic.
@@ -180,6 +197,22 @@ func (e *engine) applyTo(ctx context.Context, s core.Store, ops []core.Op, out [
 		}
 	}()
 	err = s.Apply(ctx, ops, out)
+	returned = true
+	return err
+}
+
+// takePrepared is applyTo for a set that is prepared.
+func (e *engine) takePrepared(set *ruleSet, key string, cost int64, out []core.Decision) (err error) {
+	returned := false
+	defer func() {
+		if returned {
+			return
+		}
+		if v := recover(); v != nil {
+			err = fmt.Errorf("store: %w", panicked(v))
+		}
+	}()
+	err = set.prepared.Take(key, cost, out)
 	returned = true
 	return err
 }

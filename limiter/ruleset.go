@@ -8,13 +8,14 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
+
 	"sync/atomic"
 	"time"
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/telling"
 	"github.com/headgate/headgate/observe/events"
+	"github.com/headgate/headgate/store/memstore"
 )
 
 // ruleSet is a checked list of rules with precomputed facts about them.
@@ -32,9 +33,14 @@ type ruleSet struct {
 
 	noKey error // what Limiter.CheckRequests returns
 
-	inMemory bool      // plainInMemory; asked is for what is decided so
-	direct   bool      // a request is decided by its keys and the answer of a store in memory alone
-	asked    sync.Pool // of *decided, by newAsked
+	inMemory bool // plainInMemory
+	direct   bool // a request is decided by its keys and the answer of a store in memory alone
+
+	// prepared asks the store about all rules, of which there are few, in a set that is inMemory.
+	// It is nil in others. calls and ops are those of its decisions.
+	prepared *memstore.Prepared
+	calls    []call
+	ops      []core.Op
 
 	selection Selection // nil asks every rule
 }

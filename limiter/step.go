@@ -288,21 +288,17 @@ func (s *step) ask(ctx context.Context) error {
 	return nil
 }
 
-// newAsked returns what is asked under every rule of a plain set, without key and cost.
-func newAsked(set *ruleSet) *decided {
-	d := &decided{ops: set.takes(), out: make([]core.Decision, len(set.rules)), asked: len(set.rules)}
-	for _, r := range set.rules {
-		d.calls = append(d.calls, newCall(r, r.terms))
+// asking returns what is asked under every rule of a prepared set. It has no key and no cost. It
+// is inlined, so that the answer has room on the stack of the caller.
+func (r *ruleSet) asking() decided {
+	out := make([]core.Decision, 1)
+	switch n := len(r.ops); {
+	case n > 4:
+		out = make([]core.Decision, maxPrepared)
+	case n > 1:
+		out = make([]core.Decision, 4)
 	}
-	return d
-}
-
-// recycle keeps the memory for what is asked next under the set, and no key of a caller.
-func (d *decided) recycle(set *ruleSet) {
-	for i := range d.ops {
-		d.ops[i].Key = ""
-	}
-	set.asked.Put(d)
+	return decided{calls: r.calls, ops: r.ops, out: out, asked: len(r.ops)}
 }
 
 // sumUp determines what the decisions of the rules are together.
@@ -332,8 +328,8 @@ func (d *decided) sumUp(log *telling.Findings) {
 }
 
 // reportNear reports to the hooks the keys that the step has brought near their limits, as
-// Rule.Warn says it.
-func (d *decided) reportNear(hooks *events.Hooks) {
+// Rule.Warn says it. key is that of ops without one.
+func (d *decided) reportNear(hooks *events.Hooks, key string) {
 	if hooks.Near == nil {
 		return
 	}
@@ -345,7 +341,7 @@ func (d *decided) reportNear(hooks *events.Hooks) {
 		// A refund that is on its way, and units that are booked for later, say nothing of now.
 		taken := op.Verb == core.Take && out.Allowed && out.Wait == 0 && !out.Fallback
 		if taken && before > t.near && out.Remaining <= t.near {
-			hooks.Near(events.Near{Rule: op.Rule, Key: op.Key, Limit: &t.limit, Remaining: out.Remaining})
+			hooks.Near(events.Near{Rule: op.Rule, Key: cmp.Or(op.Key, key), Limit: &t.limit, Remaining: out.Remaining})
 		}
 	}
 }

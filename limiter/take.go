@@ -46,11 +46,11 @@ func (l *Limiter) take(ctx context.Context, key string, cost int64, maxWait time
 	}
 	l.diagnoseOnce()
 	if maxWait == 0 {
-		set := l.set.Load()
-		if asked := l.askInMemory(ctx, set, key, cost); asked != nil {
-			res := newBrief(&l.engine, set, key, cost, asked)
-			asked.recycle(set)
-			return res, nil
+		if set := l.set.Load(); set.prepared != nil {
+			asked := set.asking()
+			if l.askInMemory(set, key, cost, &asked) {
+				return newBrief(&l.engine, set, key, cost, &asked), nil
+			}
 		}
 	}
 
@@ -106,11 +106,12 @@ func (l *Limiter) Allow(ctx context.Context, key string, cost int64) (d core.Dec
 		return core.Decision{}, err
 	}
 	l.diagnoseOnce()
-	set := l.set.Load()
-	if asked := l.askInMemory(ctx, set, key, cost); asked != nil {
-		asked.together(&d)
-		asked.recycle(set)
-		return d, nil
+	if set := l.set.Load(); set.prepared != nil {
+		asked := set.asking()
+		if l.askInMemory(set, key, cost, &asked) {
+			asked.together(&d)
+			return d, nil
+		}
 	}
 
 	a := l.newAdmission()
@@ -120,31 +121,16 @@ func (l *Limiter) Allow(ctx context.Context, key string, cost int64) (d core.Dec
 }
 
 // askInMemory has the store decide where its answer is all that there is to do; see plainInMemory.
-// It returns nil where there is more, and then nothing has changed. What it returns is
-// recycled by the caller.
-func (e *engine) askInMemory(ctx context.Context, set *ruleSet, key string, cost int64) *decided {
-	if !set.inMemory {
-		return nil
-	}
-
-	asked, ok := set.asked.Get().(*decided)
-	if !ok {
-		asked = newAsked(set)
-	}
-	ops := asked.ops
-	for i := range ops {
-		ops[i].Key, ops[i].Cost = key, cost
-	}
-
-	if err := e.applyTo(ctx, set.store, ops, asked.out); err != nil {
-		asked.recycle(set)
-		return nil
+// It reports whether it has, and otherwise nothing has changed.
+func (e *engine) askInMemory(set *ruleSet, key string, cost int64, asked *decided) bool {
+	if e.takePrepared(set, key, cost, asked.out) != nil {
+		return false
 	}
 	asked.sumUp(e.findings)
 	if set.warns {
-		asked.reportNear(e.hooks)
+		asked.reportNear(e.hooks, key)
 	}
-	return asked
+	return true
 }
 
 func (r *Result) allow(ctx context.Context, e *engine, key string, cost int64, d *core.Decision) error {

@@ -61,3 +61,23 @@ func TestKnownKeyAllocatesNothing(t *testing.T) {
 		}
 	}
 }
+
+func TestPreparedAllocatesNothing(t *testing.T) {
+	for _, n := range []int{1, 2, maxFastTakes} {
+		for _, text := range []string{"1000000/1h", "1/1h", "1000000/1h sliding-window"} {
+			s, _ := newStore(t, 0)
+			var ops []core.Op
+			for i := range n {
+				ops = append(ops, ruled(fmt.Sprint("rule", i), "", text))
+			}
+			p, out := prepare(t, s, ops...), make([]core.Decision, n)
+			if got := testing.AllocsPerRun(1000, func() {
+				if err := p.Take("key", 1, out); err != nil {
+					t.Fatal(err)
+				}
+			}); got != 0 {
+				t.Errorf("%d rules of %s: %v allocations", n, text, got)
+			}
+		}
+	}
+}

@@ -254,12 +254,27 @@ func (s *Store) Apply(_ context.Context, ops []core.Op, out []core.Decision) err
 		return err
 	}
 
+	return s.decideOne(v, ops, out)
+}
+
+// decideOne carries out a single op that has passed CheckOps. v is its class, or nil if it is not
+// known yet.
+func (s *Store) decideOne(v *limitClass, ops []core.Op, out []core.Decision) error {
 	now, known, err := s.decideKnown(v, ops, out)
 	if known || err != nil {
 		s.tidyIfDue(now)
 		return err
 	}
 	return s.decideStep(ops, out, now)
+}
+
+// Prepare returns the ops, which have neither a key nor a cost yet, as a step to be carried out
+// many times. Its errors are those of Apply.
+func (s *Store) Prepare(ops []core.Op) (*Prepared, error) {
+	if err := core.CheckOps(ops, make([]core.Decision, len(ops))); err != nil {
+		return nil, err
+	}
+	return newPrepared(s, ops)
 }
 
 // applySeveral is Apply for any ops but a single one.
