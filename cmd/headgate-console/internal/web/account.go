@@ -117,11 +117,7 @@ func (r *request) showAccount(draft tokenForm, m mistakes) error {
 	}
 	a.lives(longest, r.Clock())
 
-	apps, err := r.Service.Apps(r.req.Context(), r.actor)
-	if err != nil {
-		return err
-	}
-	for _, app := range apps {
+	for _, app := range r.apps {
 		a.Apps = append(a.Apps, appChoice{Name: app.Name, Checked: slices.Contains(draft.Apps, app.Name)})
 	}
 

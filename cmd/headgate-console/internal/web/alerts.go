@@ -129,12 +129,8 @@ func (r *request) showAlerts(p alerts) error {
 		p.Hooks = append(p.Hooks, hook{h})
 	}
 
-	own, err := r.ownApps()
-	if err != nil {
-		return err
-	}
 	p.CanAll, p.Redis = r.access.CanManage(), r.Fleet != nil
-	p.CanAdd = len(own) > 0 || p.CanAll
+	p.CanAdd = len(r.ownApps()) > 0 || p.CanAll
 
 	if p.Open != "" {
 		if err := r.open(&p); err != nil {
@@ -173,11 +169,7 @@ func (r *request) open(p *alerts) error {
 		p.Values = hookValues(draft)
 	}
 
-	apps, err := r.Service.Apps(r.req.Context(), r.actor)
-	if err != nil {
-		return err
-	}
-	p.Apps = tick(apps, p.Values["apps"])
+	p.Apps = r.tick(p.Values["apps"])
 	for _, k := range service.AlertKinds() {
 		kind := k.Default.Kind
 		p.Kinds = append(p.Kinds, kindChoice{

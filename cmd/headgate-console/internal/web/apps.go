@@ -20,12 +20,8 @@ func appsPage(r *request) error { return r.showApps(applications{}) }
 
 // showApps shows the applications, with what was wrong with a form.
 func (r *request) showApps(a applications) error {
-	list, err := r.Service.Apps(r.req.Context(), r.actor)
-	if err != nil {
-		return err
-	}
 	a.Manager = r.access.CanManage()
-	a.Apps, a.paging = pageOf(r, list)
+	a.Apps, a.paging = pageOf(r, r.apps)
 	return r.show(statusOf(a.Mistakes), "apps", "Applications", a)
 }
 
@@ -52,11 +48,7 @@ func (r *request) confirmAppDeletion(name string, m mistakes) error {
 		return r.Service.Refuse(r.req.Context(), r.actor, "app.delete", "app:"+name, "it takes an administrator")
 	}
 
-	apps, err := r.Service.Apps(r.req.Context(), r.actor)
-	if err != nil {
-		return err
-	}
-	for _, a := range apps {
+	for _, a := range r.apps {
 		if a.Name != name {
 			continue
 		}

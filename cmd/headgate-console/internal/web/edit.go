@@ -12,10 +12,7 @@ import (
 // newPage shows the form of a new policy: from nothing, with a start, or as a copy of another
 // policy.
 func newPage(r *request) error {
-	apps, err := r.ownApps()
-	if err != nil {
-		return err
-	}
+	apps := r.ownApps()
 
 	// A manager can add the application that is missing. Others have to be given one.
 	if len(apps) == 0 && r.access.CanManage() {
@@ -78,17 +75,6 @@ func (r *request) newDraft() (d draft, needs string, err error) {
 	// The name of the original, or of the start, is often taken, and then gets a number.
 	p.Name, err = r.Service.FreeName(r.req.Context(), r.actor, p.Name)
 	return draftFrom(p), needs, err
-}
-
-// ownApps returns the names of the applications that the actor owns.
-func (r *request) ownApps() (names []string, err error) {
-	apps, err := r.Service.Apps(r.req.Context(), r.actor)
-	for _, a := range apps {
-		if a.Role == service.Owner {
-			names = append(names, a.Name)
-		}
-	}
-	return names, err
 }
 
 // copyName returns a name for a copy that is not too long.

@@ -49,16 +49,11 @@ type fault struct{ Field, Words, Message string }
 
 // form completes a draft to a page.
 func (r *request) form(d draft, m mistakes, isNew bool) (form, error) {
-	apps, err := r.Service.Apps(r.req.Context(), r.actor)
-	if err != nil {
-		return form{}, err
-	}
-
 	if m == nil {
 		m = mistakes{}
 	}
 	f := form{
-		draft: d, New: isNew, Mistakes: m, Action: "/new", Back: "/policies", OwnApps: tick(apps, d["apps"]),
+		draft: d, New: isNew, Mistakes: m, Action: "/new", Back: "/policies", OwnApps: r.tick(d["apps"]),
 		Lacks: r.lacks(d["apps"]),
 	}
 	if !isNew {
@@ -67,6 +62,7 @@ func (r *request) form(d draft, m mistakes, isNew bool) (form, error) {
 	}
 
 	// The preview describes the draft with its own mistakes, whether the page shows them or not.
+	var err error
 	f.Preview, err = r.preview(d, m)
 	return f, err
 }
@@ -88,9 +84,9 @@ func (r *request) preview(d draft, show mistakes) (preview, error) {
 }
 
 // tick lists the applications that may be chosen, and all that are chosen.
-func tick(apps []service.App, chosen []string) []appChoice {
+func (r *request) tick(chosen []string) []appChoice {
 	var list []appChoice
-	for _, a := range apps {
+	for _, a := range r.apps {
 		if a.Role == service.Owner || slices.Contains(chosen, a.Name) {
 			list = append(list, appChoice{a.Name, slices.Contains(chosen, a.Name), a.Description})
 		}

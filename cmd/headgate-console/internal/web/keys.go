@@ -194,20 +194,15 @@ func (r *request) keys(v url.Values) (*keys, error) {
 // chosen last, or the first. A policy that is not of it brings its own, as links of messages have
 // no other. Only what was in the address or chosen goes into links, which choose it again.
 func (r *request) chooseApp(k *keys, named string) error {
-	apps, err := r.apps()
-	if err != nil {
-		return err
-	}
-	if named != "" && !sees(apps, named) {
+	if named != "" && !r.sees(named) {
 		return service.ErrNotFound
 	}
+
 	if k.Chosen = named; named == "" {
-		if k.Chosen, err = r.chosenApp(); err != nil {
-			return err
-		}
+		k.Chosen = r.chosenApp()
 	}
-	if k.App = k.Chosen; k.App == "" && len(apps) > 0 {
-		k.App = apps[0].Name
+	if k.App = k.Chosen; k.App == "" && len(r.apps) > 0 {
+		k.App = r.apps[0].Name
 	}
 	if k.Policy == "" || k.App == "" {
 		return nil
@@ -218,7 +213,7 @@ func (r *request) chooseApp(k *keys, named string) error {
 		k.Mistakes = mistakes{"policy": {errNoPolicy}}
 		return nil
 	}
-	at := slices.IndexFunc(p.Apps, func(app string) bool { return sees(apps, app) })
+	at := slices.IndexFunc(p.Apps, r.sees)
 	if err != nil || at < 0 {
 		return err
 	}

@@ -72,10 +72,7 @@ type column struct {
 
 func listPage(r *request) error {
 	q := queryOf(r.req.URL.Query())
-	var err error
-	if q.App, err = r.chosenApp(); err != nil {
-		return err
-	}
+	q.App = r.chosenApp()
 	return r.showList(http.StatusOK, q, nil)
 }
 
@@ -87,15 +84,10 @@ func (r *request) showList(status int, q service.Query, m mistakes) error {
 		return err
 	}
 
-	apps, err := r.apps()
-	if err != nil {
-		return err
-	}
-
 	l := list{
-		Query: q, Apps: apps, Modes: modes(), Spans: choices("changed"), Total: page.Total, Page: page.Page.Page,
+		Query: q, Apps: r.apps, Modes: modes(), Spans: choices("changed"), Total: page.Total, Page: page.Page.Page,
 		Pages: page.Pages, Columns: columns(q), Orders: choices("sort"), Here: listValues(q).Encode(),
-		CanAdd: ownsSome(apps), Manager: r.access.CanManage(),
+		CanAdd: len(r.ownApps()) > 0, Manager: r.access.CanManage(),
 		Filtered: q.Search != "" || q.Mode != "" || q.Changed != "" || q.Refusing,
 		Usual:    usualFilters(q), Late: page.Late && r.Fleet != nil, Wide: drawing.SparkWidth(24), Mistakes: m,
 	}
@@ -186,10 +178,6 @@ func matchWords(m policy.Match) string {
 		return "all requests"
 	}
 	return strings.Join(parts, " ")
-}
-
-func ownsSome(apps []service.App) bool {
-	return slices.ContainsFunc(apps, func(a service.App) bool { return a.Role == service.Owner })
 }
 
 // queryOf reads the query of a list. The service refuses impossible values.

@@ -90,7 +90,9 @@ func (r *request) show(status int, name, title string, body any) error {
 		r.offerUndo(&f)
 	}
 
-	r.addApps(&f, status)
+	if f.Ready && status < http.StatusInternalServerError {
+		r.addApps(&f)
+	}
 	r.addBanner(&f, status)
 	r.addUnable(&f, status)
 
@@ -126,7 +128,7 @@ func (r *request) frame(title string) frame {
 	section, _, _ := strings.Cut(strings.TrimPrefix(r.req.URL.Path, "/"), "/")
 	return frame{
 		Title: title, Section: section, User: r.access.User, Groups: groups(section, r.access.CanManage()),
-		Ready: r.access.User != "" && !r.access.MustChangePassword && !r.access.MustSetUpSecondFactor,
+		Ready: r.ready(),
 		Done:  vocabulary.Done[r.query("done")], Full: r.access.User != "" && r.Service.Full(),
 		Patterned: r.patterned(),
 	}

@@ -23,13 +23,12 @@ type request struct {
 	req    *http.Request
 	actor  service.Actor
 	access service.Access // the zero value without a log-in
+	apps   []service.App  // those that the actor sees
 
 	done    func() // gives back the place of an admitted request; nil without one
 	proxied bool   // the proxy names the user, and there is no session
 	poll    bool   // the page has sent it by itself
 	part    bool   // it asks for a part of a page
-
-	seen []service.App // what apps returns; nil before the first call
 }
 
 // public serves a page to all clients.
@@ -136,7 +135,16 @@ func (r *request) authenticate() error {
 	if r.access.MustSetUpSecondFactor && !leadsToFactor(r.req.URL.Path) {
 		return service.ErrSecondFactor
 	}
-	return nil
+
+	if r.ready() {
+		r.apps, err = r.Service.Apps(r.req.Context(), r.actor)
+	}
+	return err
+}
+
+// ready reports whether the user is logged in, and has nothing to do first.
+func (r *request) ready() bool {
+	return r.access.User != "" && !r.access.MustChangePassword && !r.access.MustSetUpSecondFactor
 }
 
 // leadsToFactor reports whether a page is for users who have to set up a second factor.

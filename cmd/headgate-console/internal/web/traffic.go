@@ -180,22 +180,17 @@ func (r *request) overview() (o overview, err error) {
 	o = overview{Every: r.query("refresh") != "", Manager: r.access.CanManage(), Redis: r.Fleet != nil,
 		Patterned: r.patterned()}
 	ctx := r.req.Context()
-	if o.Apps, err = r.apps(); err != nil {
-		return o, err
-	}
-	if o.App, err = r.chosenApp(); err != nil {
-		return o, err
-	}
+	o.Apps, o.App = r.apps, r.chosenApp()
 
 	// An application that the actor may not see is as one that does not exist.
-	if o.App != "" && !sees(o.Apps, o.App) {
+	if o.App != "" && !r.sees(o.App) {
 		return o, service.ErrNotFound
 	}
 	if o.App == "" && len(o.Apps) == 1 {
 		o.App = o.Apps[0].Name
 	}
 
-	o.CanAdd = ownsSome(o.Apps)
+	o.CanAdd = len(r.ownApps()) > 0
 	without := o.leftOut(r.query("without"))
 	keep := given(map[string]string{"app": o.App, "without": strings.Join(without, ",")})
 	var q service.TrafficQuery

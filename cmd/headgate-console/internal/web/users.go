@@ -84,13 +84,8 @@ func (r *request) showUser(m mistakes) error {
 		return r.seeOther("/account", "")
 	}
 
-	apps, err := r.Service.Apps(r.req.Context(), r.actor)
-	if err != nil {
-		return err
-	}
-
 	p := person{User: u, Self: u.Name == r.actor.User(), Mistakes: m}
-	for _, a := range apps {
+	for _, a := range r.apps {
 		p.Roles = append(p.Roles, appRole{a.Name, u.Roles[a.Name]})
 	}
 	tokens, err := r.Service.TokensOf(r.req.Context(), r.actor, u.Name)
