@@ -231,9 +231,7 @@ func revokeToken(r *request) error {
 			return err
 		}
 		if i := slices.IndexFunc(tokens, func(t service.Token) bool { return t.ID == id }); i >= 0 {
-			c := confirmationOf("token", "the token "+tokens[i].Label)
-			c.Action, c.Back, c.Fields = "/account/tokens/revoke", "/account", []hidden{{"id", id}}
-			return r.confirm(c)
+			return r.confirm(r.asks("token", "the token "+tokens[i].Label, "/account", hidden{"id", id}))
 		}
 	}
 

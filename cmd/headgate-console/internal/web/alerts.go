@@ -9,6 +9,7 @@ import (
 
 	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
 	"github.com/headgate/headgate/cmd/headgate-console/internal/webhook"
+	"github.com/headgate/headgate/internal/textform"
 )
 
 // newHook is what the address names to open the form of a new webhook.
@@ -182,7 +183,7 @@ func (r *request) open(p *alerts) error {
 
 // hookValues returns the form of a draft. A condition that is not in it has its usual numbers.
 func hookValues(d service.WebhookDraft) url.Values {
-	v := url.Values{"name": {d.Name}, "url": {d.URL}, "apps": d.Apps, "repeat_after": {short(d.RepeatAfter)}}
+	v := url.Values{"name": {d.Name}, "url": {d.URL}, "apps": d.Apps, "repeat_after": {textform.Duration(d.RepeatAfter)}}
 	if d.All {
 		v.Set("all", "yes")
 	}

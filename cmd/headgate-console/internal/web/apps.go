@@ -2,6 +2,7 @@ package web
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
 )
@@ -40,42 +41,37 @@ func describeApp(r *request) error {
 	return after(err, nil, r.to("/apps", "appsaved"))
 }
 
-func deleteAppPage(r *request) error { return r.confirmAppDeletion(r.query("name"), nil) }
+func deleteAppPage(r *request) error {
+	c, err := r.askAppDeletion(r.query("name"))
+	if err != nil {
+		return err
+	}
+	return r.confirm(c)
+}
 
-// confirmAppDeletion asks before an application goes, and says what goes with it.
-func (r *request) confirmAppDeletion(name string, m mistakes) error {
+// askAppDeletion returns the question before an application goes, which says what goes with it.
+func (r *request) askAppDeletion(name string) (c confirmation, err error) {
 	if !r.access.CanManage() {
-		return r.Service.Refuse(r.req.Context(), r.actor, "app.delete", "app:"+name, "it takes an administrator")
+		return c, r.Service.Refuse(r.req.Context(), r.actor, "app.delete", "app:"+name, "it takes an administrator")
 	}
 
-	for _, a := range r.apps {
-		if a.Name != name {
-			continue
-		}
-
-		// The service refuses to delete an application that is in use. The page says so before it
-		// is asked.
-		consequence := "The roles in it are deleted too. Webhooks that are for it have to go first."
-		if a.Policies > 0 {
-			consequence = fmt.Sprintf("Policies that list it, %s of them, have to go first.", digits(int64(a.Policies)))
-		}
-		return r.confirm(confirmation{
-			Title: "Delete the application " + name + "?", Consequences: []string{consequence},
-			Action: "/apps/delete", Fields: []hidden{{"name", name}},
-			Button: "Delete the application", Danger: true, Back: "/apps", Mistakes: m,
-		})
+	at := slices.IndexFunc(r.apps, func(a service.App) bool { return a.Name == name })
+	if at < 0 {
+		return c, service.ErrNotFound
 	}
 
-	return service.ErrNotFound
+	// The service refuses to delete an application that is in use. The page says so before it is
+	// asked.
+	c = r.asks("app", name, "/apps", hidden{"name", name})
+	if n := r.apps[at].Policies; n > 0 {
+		c.Consequences = []string{fmt.Sprintf("Policies that list it, %s of them, have to go first.", digits(int64(n)))}
+	}
+	return c, nil
 }
 
 func deleteApp(r *request) error {
 	name := r.field("name")
-	if !r.confirmed() {
-		return r.confirmAppDeletion(name, nil)
-	}
-
-	err := r.Service.DeleteApp(r.req.Context(), r.actor, name)
-	again := func(m mistakes) error { return r.confirmAppDeletion(name, m) }
-	return after(err, again, r.to("/apps", "appdeleted"))
+	return r.decide(func() (confirmation, error) { return r.askAppDeletion(name) },
+		func() error { return r.Service.DeleteApp(r.req.Context(), r.actor, name) },
+		r.to("/apps", "appdeleted"))
 }

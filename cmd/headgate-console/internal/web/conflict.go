@@ -1,7 +1,6 @@
 package web
 
 import (
-	"errors"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -48,13 +47,8 @@ func (d difference) ChangedBy() string {
 	return ""
 }
 
-// conflictOr shows both versions if the error is a conflict, or returns the error.
-func (r *request) conflictOr(err error) error {
-	var e *service.ConflictError
-	if !errors.As(err, &e) {
-		return err
-	}
-
+// showConflict shows both versions.
+func (r *request) showConflict(e *service.ConflictError) error {
 	c := conflict{
 		Name: e.Mine.Name, Theirs: e.Theirs, Deleted: e.Deleted, Base: e.Mine.Version,
 		Deletion: e.Mine.Limit.Quota == 0,
@@ -97,7 +91,7 @@ func (r *request) base(mine policy.Policy) (policy.Policy, bool) {
 func differences(base, mine, theirs policy.Policy, hasBase bool) []difference {
 	was, a, b := textsOf(base), textsOf(mine), textsOf(theirs)
 	var list []difference
-	for _, f := range policyFields() {
+	for _, f := range vocabulary.Fields {
 		list = append(list, difference{
 			Field: f, Before: was[f], Mine: a[f], Theirs: b[f],
 			IChanged: hasBase && a[f] != was[f], TheyChanged: hasBase && b[f] != was[f],

@@ -139,7 +139,7 @@ func update(r *request) error {
 		return err
 	}
 	if off && !r.confirmed() {
-		return r.confirmOff(p, "now on", policyPath(p.Name)+"/edit", r.sent())
+		return r.confirmOff(p, "now on", policyPath(p.Name)+"/edit")
 	}
 	if asked, err := r.confirmMore(p, policyPath(p.Name)+"/edit"); asked || err != nil {
 		return err
@@ -178,7 +178,7 @@ func (r *request) showRefusal(err error, d draft, isNew bool) error {
 		}
 		return r.reshow(d, m, isNew, http.StatusUnprocessableEntity)
 	}
-	return r.conflictOr(err)
+	return err
 }
 
 // reshow shows the form as it was sent, with the mistakes in it.

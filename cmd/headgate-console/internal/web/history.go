@@ -114,71 +114,62 @@ func readVersion(m mistakes, field, text string) int64 {
 // deleted. It asks for a confirmation first.
 func rollback(r *request) error {
 	name, to, base := r.req.PathValue("name"), r.version("to"), r.version("version")
-	if !r.confirmed() {
-		return r.confirmRollback(name, to, base, nil)
-	}
-
-	_, err := r.Service.Rollback(r.req.Context(), r.saying(), name, to, base)
-	if m := commentMistake(err); m != nil {
-		return r.confirmRollback(name, to, base, m)
-	}
-	if err != nil {
-		return r.conflictOr(err)
-	}
-	return r.seeOther(policyPath(name), "rolledback")
+	return r.decide(func() (confirmation, error) { return r.askRollback(name, to, base) },
+		func() error {
+			_, err := r.Service.Rollback(r.req.Context(), r.saying(), name, to, base)
+			return err
+		},
+		r.to(policyPath(name), "rolledback"))
 }
 
-func (r *request) confirmRollback(name string, to, base int64, m mistakes) error {
+// askRollback returns the question before a policy gets the content of the version to again, where
+// base is the newest one.
+func (r *request) askRollback(name string, to, base int64) (c confirmation, err error) {
 	revision, err := r.Service.Revision(r.req.Context(), r.actor, name, to)
 	if err != nil {
-		return err
+		return c, err
+	}
+	if revision.After == nil {
+		return c, mistake("version", "the policy was deleted in this version")
 	}
 
-	if revision.After == nil {
-		return mistake("version", "the policy was deleted in this version")
-	}
 	if !r.access.CanEdit(revision.After.Apps) {
-		return r.Service.Refuse(r.req.Context(), r.actor, "policy.rollback", "policy:"+name,
+		return c, r.Service.Refuse(r.req.Context(), r.actor, "policy.rollback", "policy:"+name,
 			"it takes the owner of every application that the policy lists")
 	}
 
 	newest, err := r.Service.Revision(r.req.Context(), r.actor, name, base)
 	if err != nil {
-		return err
-	}
-
-	c := confirmation{
-		Title: fmt.Sprintf("Roll back %s to version %d?", name, to), Button: fmt.Sprintf("Roll back to version %d", to),
-		Consequences: []string{fmt.Sprintf("The content of version %d, by %s, becomes the newest version. "+
-			"The versions since stay in the history.", to, revision.Actor)},
-		Action: policyPath(name) + "/rollback", Fields: []hidden{{"to", number(to)}, {"version", number(base)}},
-		Back: policyPath(name) + "/history", Comment: true, Mistakes: m,
+		return c, err
 	}
 
 	// A policy that does not exist has nothing that could change: the page describes what comes
 	// back.
+	fields := []hidden{{"to", number(to)}, {"version", number(base)}}
 	if newest.After == nil {
-		c.Title, c.Button = "Restore the policy "+name+"?", "Restore the policy"
+		c = r.asks("restore", name, policyPath(name)+"/history", fields...)
 		c.Consequences = []string{revision.After.Describe() + ".",
 			fmt.Sprintf("It comes back as it was in version %d, with its history. "+
 				"Within seconds %s follow it. It is %s.",
 				to, inForce(*revision.After), service.ModeWords(revision.After.Mode))}
-		return r.confirm(c)
+		return c, nil
 	}
 
+	c = r.asks("roll back", name, policyPath(name)+"/history", fields...)
+	c.Title, c.Button = fmt.Sprintf("%s to version %d?", c.Title, to), fmt.Sprintf("%s %d", c.Button, to)
+	c.Consequences = []string{fmt.Sprintf("The content of version %d, by %s, becomes the newest version. "+
+		"The versions since stay in the history.", to, revision.Actor)}
+
 	if c.Changes, err = r.Service.Compare(r.req.Context(), r.actor, name, base, to); err != nil {
-		return err
+		return c, err
 	}
 	if len(c.Changes) == 0 {
 		c.Consequences = append(c.Consequences, "Nothing differs from the newest version.")
 	}
+
 	w, err := r.Service.WouldRefuse(r.req.Context(), r.actor, *revision.After)
-	if err != nil {
-		return err
-	}
 	if w != nil {
 		c.Consequences = append(c.Consequences, w.Sentence())
 	}
-
-	return r.confirm(c)
+	return c, err
 }

@@ -225,15 +225,11 @@ func askLimit(r *request, k *target) confirmation {
 		was = own.String()
 	}
 
-	asked := confirmation{
-		Title: "Which limit for this key?",
-		Consequences: []string{"Under " + k.Policy + " the limit of this key is now " +
-			limitWords(k.Found.LimitOf(k.Counted, r.Clock())) + limitSource(k, was != "") + "."},
-		Inputs: []input{{"limit", "Limit of its own", was, "as text, such as " + k.Found.Limit.String() +
-			", with the algorithm of the policy; " +
-			"empty takes its own limit away", ""}},
-		Asks: true, Button: "Show what changes",
-	}
+	asked := confirmationOf("limit", "")
+	asked.Consequences = []string{"Under " + k.Policy + " the limit of this key is now " +
+		limitWords(k.Found.LimitOf(k.Counted, r.Clock())) + limitSource(k, was != "") + "."}
+	asked.Inputs = []input{{"limit", "Limit of its own", was, "as text, such as " + k.Found.Limit.String() +
+		", with the algorithm of the policy; empty takes its own limit away", ""}}
 
 	// The first page asks for the limit. The second says what the limit would change.
 	if _, sent := r.req.PostForm["limit"]; !sent {
@@ -251,23 +247,18 @@ func askLimit(r *request, k *target) confirmation {
 		return asked
 	}
 
-	c := confirmation{
-		Title: "Give this key a limit of its own?", Button: "Give it this limit", Comment: true,
-		Fields: []hidden{{"limit", r.field("limit")}},
-		Changes: []service.Change{{
-			Field: "key_limit", Before: limitWords(k.Found.LimitOf(k.Counted, r.Clock())),
-			After: limitWords(p.LimitOf(k.Counted, r.Clock())),
-		}},
-		Consequences: []string{"Under " + k.Policy + " it comes before the limit of a plan and that of all " +
-			"others. The units that the key has used stay used. " + limitChange(k)},
-	}
-
-	// An empty limit takes the own one away.
+	c := confirmationOf("own limit", "")
+	why := " it comes before the limit of a plan and that of all others"
 	if limit == nil {
-		c.Title, c.Button = "Take the own limit of this key away?", "Take it away"
-		c.Consequences[0] = "Under " + k.Policy + " it has the limit of all others again" +
-			limitSource(k, false) + ". The units that the key has used stay used. " + limitChange(k)
+		c = confirmationOf("no limit", "")
+		why = " it has the limit of all others again" + limitSource(k, false)
 	}
+	c.Fields = []hidden{{"limit", r.field("limit")}}
+	c.Changes = []service.Change{{
+		Field: "key_limit", Before: limitWords(k.Found.LimitOf(k.Counted, r.Clock())),
+		After: limitWords(p.LimitOf(k.Counted, r.Clock())),
+	}}
+	c.Consequences = []string{"Under " + k.Policy + why + ". The units that the key has used stay used. " + limitChange(k)}
 
 	// The list of exceptions comes before every limit.
 	if slices.Contains(k.Found.Access.Allow.Keys, k.Counted) {

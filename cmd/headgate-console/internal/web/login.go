@@ -31,13 +31,14 @@ func login(r *request) error {
 	form := loginForm{Name: r.field("name"), Next: r.field("next"), Provider: r.Provider != nil}
 	session, err := r.Service.Login(r.req.Context(), form.Name, r.field("password"), r.logInMeta())
 
-	var status int
-	if status, form.Mistake = r.logInFailure(err, "The name or the password is wrong.", ""); status != 0 {
+	if status, text := r.logInFailure(err, "password"); status != 0 {
+		form.Mistake = text
 		return r.show(status, "login", "Sign in", form)
 	}
 	if err != nil {
 		return err
 	}
+
 	// The password was right, and a code is asked for next. The cookie is no session yet.
 	if session.Pending != "" {
 		r.setCookie(&http.Cookie{Name: r.pendingCookie(), Value: session.Pending, Expires: session.Expires})
@@ -77,16 +78,16 @@ func loginCode(r *request) error {
 	session, err := r.Service.LoginCode(r.req.Context(), r.cookie(r.pendingCookie()), r.field("code"), r.logInMeta())
 	if errors.Is(err, service.ErrNotLoggedIn) {
 		r.dropCookie(r.pendingCookie())
-		return r.show(http.StatusUnauthorized, "login", "Sign in", loginForm{
-			Next: form.Next, Provider: r.Provider != nil,
-			Mistake: "The sign-in took too long, or has ended. Please begin again.",
-		})
+		ended := vocabulary.Signin["ended"]
+		return r.show(ended.Status, "login", "Sign in",
+			loginForm{Next: form.Next, Provider: r.Provider != nil, Mistake: ended.Text})
 	}
 
-	var status int
-	status, form.Mistake = r.logInFailure(err, "The code is wrong, or was used before. Wait for the next one.",
-		" A recovery code, or a browser in which you have signed in before, may work now.")
-	if status != 0 {
+	if status, text := r.logInFailure(err, "code"); status != 0 {
+		form.Mistake = text
+		if status == http.StatusTooManyRequests {
+			form.Mistake += " A recovery code, or a browser in which you have signed in before, may work now."
+		}
 		return r.show(status, "code", "Sign in", form)
 	}
 	if err != nil {
@@ -98,20 +99,21 @@ func loginCode(r *request) error {
 }
 
 // logInFailure returns the status of the form of a log-in, and what it says of an error that a
-// person can do something about. The status is 0 for every other error, and for none.
-func (r *request) logInFailure(err error, wrong, limitedToo string) (status int, text string) {
+// person can do something about; wrong names what is said of a wrong password or code. The status is
+// 0 for every other error, and for none.
+func (r *request) logInFailure(err error, wrong string) (status int, text string) {
 	var limited *service.LimitedError
-	switch {
-	case errors.Is(err, service.ErrCredentials):
-		return http.StatusUnauthorized, wrong
-	case errors.As(err, &limited):
+	if errors.As(err, &limited) {
 		f := r.explain(err)
-		return f.Status, f.Text + limitedToo
-	case errors.Is(err, service.ErrFull):
-		return http.StatusServiceUnavailable, fullTitle + ", so the console cannot sign anyone in. " +
-			"Make room where the console has its database."
-	case errors.Is(err, service.ErrUnavailable):
-		return http.StatusServiceUnavailable, "The database does not answer. Please try again in a moment."
+		return f.Status, f.Text
+	}
+	for _, known := range []struct {
+		err  error
+		name string
+	}{{service.ErrCredentials, wrong}, {service.ErrFull, "full"}, {service.ErrUnavailable, "database"}} {
+		if errors.Is(err, known.err) {
+			return vocabulary.Signin[known.name].Status, vocabulary.Signin[known.name].Text
+		}
 	}
 	return 0, ""
 }

@@ -89,7 +89,7 @@ func setMode(r *request) error {
 		if hours > 0 {
 			when = fmt.Sprintf("now, for %s,", plural(hours, "hour", "hours"))
 		}
-		return r.confirmOff(p, when, action, r.sent())
+		return r.confirmOff(p, when, action)
 	}
 	if asked, err := r.confirmMore(mine, action); asked || err != nil {
 		return err
@@ -107,7 +107,7 @@ func setMode(r *request) error {
 		return r.showPolicy(http.StatusUnprocessableEntity, p, menu, beside{})
 	}
 	if err != nil {
-		return r.conflictOr(err)
+		return err
 	}
 	return r.seeOther(policyPath(p.Name), done)
 }

@@ -21,8 +21,8 @@ type entry struct {
 	Words, Path string
 	Here        bool
 
-	manager bool   // only administrators may open it
-	also    string // the first segment of further pages under it, or ""
+	Manager bool   // only administrators may open it
+	Also    string // the first segment of further pages under it, or ""
 }
 
 // Path returns where the group leads.
@@ -31,27 +31,14 @@ func (g group) Path() string { return g.Pages[0].Path }
 // groups returns the navigation for a user, with the place of a page in it by the first segment of
 // its path.
 func groups(section string, manager bool) []group {
-	list := []group{
-		{Words: "Traffic", Pages: []entry{{Words: "Traffic", Path: "/"}}},
-		{Words: "Policies", Pages: []entry{{Words: "Policies", Path: "/policies", also: "new"}}},
-		{Words: "Keys", Pages: []entry{{Words: "Keys", Path: "/keys"}}},
-		{Words: "Activity", Pages: []entry{
-			{Words: "Alerts", Path: "/alerts"}, {Words: "Audit log", Path: "/audit", manager: true},
-			{Words: "Deleted policies", Path: "/deleted"},
-		}},
-		{Words: "Settings", Pages: []entry{
-			{Words: "Applications", Path: "/apps"}, {Words: "Users", Path: "/users", manager: true},
-			{Words: "Import and export", Path: "/import"},
-			{Words: "Sign-in and backup", Path: "/settings", manager: true},
-		}},
-	}
-
+	list := slices.Clone(vocabulary.Groups)
 	for i := range list {
 		g := &list[i]
-		g.Pages = slices.DeleteFunc(g.Pages, func(e entry) bool { return e.manager && !manager })
+		g.Pages = slices.DeleteFunc(slices.Clone(g.Pages), func(e entry) bool { return e.Manager && !manager })
+
 		for j := range g.Pages {
 			e := &g.Pages[j]
-			e.Here = e.Path == "/"+section || e.also == section && section != ""
+			e.Here = e.Path == "/"+section || e.Also == section && section != ""
 			g.Here = g.Here || e.Here
 		}
 	}

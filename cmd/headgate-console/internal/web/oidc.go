@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"slices"
 
 	"github.com/headgate/headgate/cmd/headgate-console/internal/oidc"
 	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
@@ -78,25 +79,22 @@ func oidcEnd(r *request) error {
 	return r.seeOther(local(f.Next), "")
 }
 
+// providerFailure is an error of a log-in at the provider, and the name of what is said of it.
+type providerFailure struct {
+	err  error
+	name string
+}
+
+// providerFailures are those that a person can do something about. The first that matches counts.
+var providerFailures = []providerFailure{
+	{oidc.ErrAway, "provider away"}, {oidc.ErrGroup, "group"}, {service.ErrOwnPassword, "own password"},
+	{service.ErrNotLoggedIn, "no user"}, {oidc.ErrRefused, "refused"},
+}
+
 // oidcFailed shows the page for logging in again.
 func (r *request) oidcFailed(err error) error {
-	form, status := loginForm{Provider: true}, http.StatusForbidden
-
-	switch {
-	case errors.Is(err, oidc.ErrAway):
-		form.Mistake = "The provider does not answer. Please try again in a moment."
-		status = http.StatusServiceUnavailable
-	case errors.Is(err, oidc.ErrGroup):
-		form.Mistake = "You are in none of the groups that may sign in."
-	case errors.Is(err, service.ErrOwnPassword):
-		form.Mistake = "The user of your name has a password. Sign in with it first, " +
-			"and then at your organization, on the page of your account."
-	case errors.Is(err, service.ErrNotLoggedIn):
-		form.Mistake = "The console has no user of your name, or has disabled the user. " +
-			"An administrator can change that."
-	case errors.Is(err, oidc.ErrRefused):
-		form.Mistake = "The provider has not signed you in. Please try again."
-	default:
+	at := slices.IndexFunc(providerFailures, func(f providerFailure) bool { return errors.Is(err, f.err) })
+	if at < 0 {
 		return err
 	}
 
@@ -105,5 +103,6 @@ func (r *request) oidcFailed(err error) error {
 		r.Service.RefuseProvider(r.req.Context(), err, r.meta())
 	}
 
-	return r.show(status, "login", "Sign in", form)
+	said := vocabulary.Signin[providerFailures[at].name]
+	return r.show(said.Status, "login", "Sign in", loginForm{Provider: true, Mistake: said.Text})
 }

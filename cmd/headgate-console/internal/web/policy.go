@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"time"
 
@@ -218,13 +219,10 @@ func (r *request) showPolicy(status int, p policy.Policy, m modeMenu, b beside) 
 
 // definition returns the fields that are set, without those that stand on top of the page.
 func definition(p policy.Policy) (list []value) {
-	texts := textsOf(p)
-	if p.Priority == 0 {
-		delete(texts, "priority")
-	}
-	for _, f := range policyFields() {
-		if f != "name" && f != "description" && f != "mode" && texts[f] != "" {
-			list = append(list, value{f, texts[f]})
+	for _, c := range service.Diff(policy.Policy{}, p) {
+		onTop := slices.Contains([]string{"name", "description", "mode"}, c.Field)
+		if !onTop && (c.Field != "priority" || p.Priority != 0) {
+			list = append(list, value{c.Field, c.After})
 		}
 	}
 	return list
@@ -237,14 +235,4 @@ func textsOf(p policy.Policy) map[string]string {
 		texts[c.Field] = shown(c.Field, c.After)
 	}
 	return texts
-}
-
-// policyFields are the fields that people edit, in the order of display.
-func policyFields() []string {
-	return []string{
-		"name", "description", "apps", "limit", "cost", "refund", "count_only",
-		"plans", "plan_by", "overrides", "key", "match.methods",
-		"match.host", "match.path", "match.except", "match.headers", "match.query", "match.claims",
-		"access", "on_limit", "enforce", "warn", "ban", "on_store_error", "mode", "priority",
-	}
 }

@@ -20,11 +20,9 @@ func takeoverPage(r *request) error {
 	if t.Version == "" {
 		return r.seeOther("/", "")
 	}
-	return r.confirm(confirmation{
-		Title: "Publish the policies of this database over those in Redis?", Consequences: whatIsLost(t),
-		Action: "/takeover", Fields: []hidden{{"version", publish.Digest(t.Version)}},
-		Button: "Take over", Danger: !t.Keeps(), Back: "/",
-	})
+	c := r.asks("takeover", "", "/", hidden{"version", publish.Digest(t.Version)})
+	c.Consequences, c.Danger = whatIsLost(t), !t.Keeps()
+	return r.confirm(c)
 }
 
 // takeOver has the policies published over those that the user has seen, and over no others.

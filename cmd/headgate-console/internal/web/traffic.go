@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
+	"github.com/headgate/headgate/internal/textform"
 )
 
 // ranges are the ranges of charts, each with a step that makes at most 73 bars.
@@ -325,13 +326,8 @@ func sumRowOf(s service.Sum, link string) sumRow {
 func csvPath(app, policy string, t service.Traffic) string {
 	return "/api/traffic/csv?" + given(map[string]string{
 		"from": t.From.Format(time.RFC3339), "to": t.To.Format(time.RFC3339),
-		"step": stepNames[max(t.Step, time.Minute)], "app": app, "policy": policy,
+		"step": textform.Duration(max(t.Step, time.Minute)), "app": app, "policy": policy,
 	}).Encode()
-}
-
-// stepNames are the steps in addresses of the API.
-var stepNames = map[time.Duration]string{
-	time.Minute: "1m", 5 * time.Minute: "5m", 30 * time.Minute: "30m", 3 * time.Hour: "3h", 12 * time.Hour: "12h",
 }
 
 // work is the progress of publishing.

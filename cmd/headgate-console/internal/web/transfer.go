@@ -171,7 +171,8 @@ func applyImport(r *request) error {
 		return r.planAgain(t, http.StatusConflict)
 	}
 
-	if t.Mistakes = commentMistake(err); t.Mistakes != nil {
+	if m := mistakesOf(err); len(m) == 1 && m["comment"] != nil {
+		t.Mistakes = m
 		return r.planAgain(t, http.StatusUnprocessableEntity)
 	}
 	if err != nil {

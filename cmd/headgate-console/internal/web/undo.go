@@ -91,7 +91,7 @@ func takeBack(r *request) error {
 	name := r.req.PathValue("name")
 	saved, err := r.Service.Undo(r.req.Context(), r.saying(), name, r.version("version"))
 	if err != nil {
-		return r.conflictOr(err)
+		return err
 	}
 	if saved.Name == "" {
 		return r.seeOther("/policies", "removed&"+undoOf(name))

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"context"
 	"net/http"
 	"net/url"
 	"slices"
@@ -105,6 +106,19 @@ func (r *request) changed(err error, done string) error {
 	return after(err, r.showUser, r.to(userPath(r.req.PathValue("name")), done))
 }
 
+// changeUser changes a user with confirmation, unless words.json has no such question. A user who
+// does not exist is not asked about, and neither are those who may not change users.
+func (r *request) changeUser(question string, fields []hidden, act, then func() error) error {
+	name := r.req.PathValue("name")
+	if !r.access.CanManage() || r.confirmed() || vocabulary.Questions[question].Title == "" {
+		return after(act(), r.showUser, then)
+	}
+	if _, err := r.Service.User(r.req.Context(), r.actor, name); err != nil {
+		return err
+	}
+	return r.confirm(r.asks(question, name, userPath(name), fields...))
+}
+
 func setRole(r *request) error {
 	err := r.Service.SetRole(r.req.Context(), r.actor, r.req.PathValue("name"), r.field("app"),
 		service.Role(r.field("role")))
@@ -114,57 +128,35 @@ func setRole(r *request) error {
 // setStatus promotes, demotes, disables or enables a user. It asks for a confirmation where the
 // change cannot simply be taken back.
 func setStatus(r *request) error {
-	name := r.req.PathValue("name")
-	if r.access.CanManage() && !r.confirmed() {
-		asked := "user " + r.field("do")
-		if name == r.actor.User() && asked != "user promote" {
-			asked += " yourself"
-		}
-		if c := confirmationOf(asked, name); c.Title != "" {
-			// A user who does not exist is not asked about.
-			if _, err := r.Service.User(r.req.Context(), r.actor, name); err != nil {
-				return err
-			}
-			c.Action, c.Back = userPath(name)+"/status", userPath(name)
-			c.Fields = []hidden{{"do", r.field("do")}}
-			return r.confirm(c)
-		}
-	}
-
-	act := r.Service.EnableUser
-	switch r.field("do") {
-	case "promote":
-		act = r.Service.Promote
-	case "demote":
-		act = r.Service.Demote
-	case "disable":
-		act = r.Service.DisableUser
-	case "enable":
-	default:
+	name, do := r.req.PathValue("name"), r.field("do")
+	act := map[string]func(context.Context, service.Actor, string) error{
+		"promote": r.Service.Promote, "demote": r.Service.Demote,
+		"enable": r.Service.EnableUser, "disable": r.Service.DisableUser,
+	}[do]
+	if act == nil {
 		return errBadForm
 	}
 
-	return r.changed(act(r.req.Context(), r.actor, name), "status")
+	question := "user " + do
+	if name == r.actor.User() && do != "promote" {
+		question += " yourself"
+	}
+	return r.changeUser(question, []hidden{{"do", do}},
+		func() error { return act(r.req.Context(), r.actor, name) }, r.to(userPath(name), "status"))
 }
 
 // resetPassword gives a user another one-time password.
 func resetPassword(r *request) error {
-	name := r.req.PathValue("name")
-	if r.access.CanManage() && !r.confirmed() {
-		u, err := r.Service.User(r.req.Context(), r.actor, name)
-		if err != nil {
+	name, password := r.req.PathValue("name"), ""
+	return r.changeUser("password", nil,
+		func() (err error) {
+			password, err = r.Service.ResetPassword(r.req.Context(), r.actor, name)
 			return err
-		}
-
-		c := confirmationOf("password", u.Name)
-		c.Action, c.Back = userPath(name)+"/password", userPath(name)
-		return r.confirm(c)
-	}
-
-	password, err := r.Service.ResetPassword(r.req.Context(), r.actor, name)
-	return after(err, r.showUser, func() error {
-		return r.show(http.StatusOK, "once", "A new password", once{User: name, Secret: password, Back: userPath(name)})
-	})
+		},
+		func() error {
+			return r.show(http.StatusOK, "once", "A new password",
+				once{User: name, Secret: password, Back: userPath(name)})
+		})
 }
 
 // endTokensOf ends one token of a user, or all of them.
@@ -185,9 +177,7 @@ func endTokensOf(r *request) error {
 	}
 
 	if !r.confirmed() {
-		c := confirmationOf(question, which+" of "+name)
-		c.Action, c.Back, c.Fields = userPath(name)+"/tokens", userPath(name), []hidden{{"id", id}}
-		return r.confirm(c)
+		return r.confirm(r.asks(question, which+" of "+name, userPath(name), hidden{"id", id}))
 	}
 
 	if id == "" {
