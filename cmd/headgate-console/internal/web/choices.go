@@ -28,6 +28,7 @@ type wordList struct {
 	Events     map[string]string              // of messages to webhooks
 	Decides    map[string]string              // what decides for an instance, by what it reports
 	Redis      map[string]string              // what to do about its errors, by how they begin
+	Kinds      []kind                         // in the order in which they are stacked
 	Failures   map[string]failure             // the pages of errors
 	Signin     map[string]failure             // what is said of a log-in that failed
 	Groups     []group                        // of the navigation

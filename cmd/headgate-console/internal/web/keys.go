@@ -85,8 +85,6 @@ const (
 	maxNames = 100 // of policies to choose from
 )
 
-func (k *keys) refresh() int { return reload(k.Every && k.View != viewOne) }
-
 // Query returns the parameters of this page.
 func (k *keys) Query() string { return k.query(k.View, k.Key) }
 
@@ -141,6 +139,7 @@ func (r *request) showKeys(k *keys) error {
 	if k.View == viewOne && k.Try == nil {
 		k.Try = tryAs(keyOf(k.Key))
 	}
+	r.reloads = k.Every && k.View != viewOne
 	return r.show(status, "keys", "Keys", k)
 }
 

@@ -117,11 +117,11 @@ func TestKeysShowsWhatIsRefused(t *testing.T) {
 	got.legible("keys that are refused")
 	for key, want := range map[string]string{
 		"eve": "p | 60 refusedbanned until 2026-03-01 12:01:30 | 2026-03-01 11:00:00 | | " +
-			"⋯ Look upLift the ban…Ban for…Reset…Own limit…Never limit…Grant units…Debit units…",
+			"⋯ Look up Lift the ban… Ban for… Reset… Own limit… Never limit… Grant units… Debit units…",
 		"bob": "p | 30 to 40 refused | 2026-03-01 11:00:00 | | " +
-			"⋯ Look upBan for…Reset…Own limit…Never limit…Grant units…Debit units…",
+			"⋯ Look up Ban for… Reset… Own limit… Never limit… Grant units… Debit units…",
 		"192.0.2.1": "plain | 30 refused | 2026-03-01 11:00:00 | | " +
-			"⋯ Look upBan for…Reset…Own limit…Never limit…Grant units…Debit units…",
+			"⋯ Look up Ban for… Reset… Own limit… Never limit… Grant units… Debit units…",
 		"192.0.2.9": "", "mallory": "",
 	} {
 		if row := strings.Replace(got.cell(key), "the policy was changed since", "", 1); row != want {

@@ -1,6 +1,8 @@
 package web
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -20,7 +22,7 @@ type list struct {
 	Apps     []service.App
 	Modes    []choice
 	Spans    []choice // of the last change
-	Usual    []usualFilter
+	Usual    []link
 	Rows     []listed
 	Total    int64
 	Page     int
@@ -39,12 +41,6 @@ type list struct {
 	Mistakes mistakes
 }
 
-// usualFilter is a link to a filter that many look at.
-type usualFilter struct {
-	Name, Link string
-	Here       bool // the list is that of the filter, whichever page of it
-}
-
 // row is a policy in a list.
 type row struct {
 	policy.Policy
@@ -55,11 +51,10 @@ type row struct {
 // listed is a policy in the list, in one line.
 type listed struct {
 	row
-	ForWhom, Match string
-	Whole, Part    string // paths of the sparkline
-	Words          string // for people who cannot see it
-	Refused        int64
-	Share          string // "" without requests
+	Whole, Part string // paths of the sparkline
+	Words       string // for people who cannot see it
+	Refused     int64
+	Share       string // "" without requests
 }
 
 // Tick is the value of the box that selects the policy.
@@ -110,14 +105,14 @@ func (r *request) showList(status int, q service.Query, m mistakes) error {
 }
 
 // usualFilters returns links to the filters that many look at, from a list with the query q.
-func usualFilters(q service.Query) (list []usualFilter) {
+func usualFilters(q service.Query) (list []link) {
 	here := listPath(q, 1)
 	for _, f := range vocabulary.Filters {
 		u, _ := url.ParseQuery(f.Query)
 		filter := queryOf(u)
 		filter.App = q.App
-		link := listPath(filter, 1)
-		list = append(list, usualFilter{f.Name, link, link == here})
+		to := listPath(filter, 1)
+		list = append(list, link{f.Name, to, to == here})
 	}
 	return list
 }
@@ -128,7 +123,7 @@ func (r *request) rowOf(p policy.Policy) row {
 
 func (r *request) listedOf(p service.Listed) listed {
 	l := listed{
-		row: r.rowOf(p.Policy), ForWhom: forWhom(p.Key), Match: matchWords(p.Match), Refused: p.Refused,
+		row: r.rowOf(p.Policy), Refused: p.Refused,
 		Share: share(p.Refused, p.Total.Total()),
 	}
 
@@ -245,4 +240,111 @@ func columns(q service.Query) []column {
 		list = append(list, column{c.Words, listPath(next, 1), order})
 	}
 	return list
+}
+
+// perPage is how many rows are on a page of a list that is read as a whole.
+const perPage = 100
+
+// paging is the place of a page in its list.
+type paging struct {
+	All            int64  // rows on all pages
+	Previous, Next string // addresses of pages, or ""
+}
+
+// pageIn returns the number of the page that an address asks for: 1 if it is none.
+func pageIn(u url.Values) int {
+	page, err := strconv.Atoi(u.Get("page"))
+	if err != nil {
+		return 1
+	}
+	return page
+}
+
+// pageOf returns the part of a list that the address asks for: the first one if there is no such
+// page.
+func pageOf[T any](r *request, list []T) ([]T, paging) {
+	page := pageIn(r.req.URL.Query())
+	if last := max(1, (len(list)+perPage-1)/perPage); page < 1 || page > last {
+		page = 1
+	}
+	// The other pages keep the search, which has made the list what it is.
+	at := func(page int) string {
+		q := given(map[string]string{"search": r.query("search"), "page": strconv.Itoa(page)})
+		return r.req.URL.Path + "?" + q.Encode()
+	}
+
+	p := paging{All: int64(len(list))}
+	if page > 1 {
+		p.Previous = at(page - 1)
+	}
+	if page*perPage < len(list) {
+		p.Next = at(page + 1)
+	}
+
+	return list[(page-1)*perPage : min(page*perPage, len(list))], p
+}
+
+// results is the page of a search in all applications.
+type results struct {
+	Text     string
+	Policies []policy.Policy // those whose names begin with the text come first
+	Total    int64           // with those that are not shown
+	All      string          // the address of the list of all of them
+	Key      string          // the address that looks the text up as a key
+	Mistakes mistakes
+}
+
+// maxResults is how many policies a search shows.
+const maxResults = 20
+
+func searchPage(r *request) error {
+	s := results{Text: strings.TrimSpace(r.query("q"))}
+	if s.Text == "" {
+		return r.show(http.StatusOK, "search", "Search", s)
+	}
+
+	q := service.Query{Search: s.Text, PerPage: service.MaxPerPage}
+	page, err := r.Service.Policies(r.req.Context(), r.actor, q)
+	if s.Mistakes = mistakesOf(err); s.Mistakes != nil {
+		return r.show(http.StatusUnprocessableEntity, "search", "Search", s)
+	}
+	if err != nil {
+		return err
+	}
+
+	// One of exactly that name comes first, also where more are found than are read.
+	exact, err := r.Service.Policy(r.req.Context(), r.actor, s.Text)
+	switch {
+	case err == nil:
+		same := func(p policy.Policy) bool { return p.Name == exact.Name }
+		page.Policies = slices.Insert(slices.DeleteFunc(page.Policies, same), 0, exact)
+	case !errors.Is(err, service.ErrNotFound):
+		return err
+	}
+
+	// A policy that is called so comes before one whose path or description has the text.
+	slices.SortStableFunc(page.Policies, func(a, b policy.Policy) int {
+		return cmp.Compare(nearness(a, s.Text), nearness(b, s.Text))
+	})
+	s.Policies = page.Policies[:min(len(page.Policies), maxResults)]
+	s.Total = page.Total
+	s.All = "/policies?" + url.Values{"app": {""}, "search": {s.Text}}.Encode()
+	s.Key = "/keys?" + url.Values{"key": {s.Text}}.Encode()
+	return r.show(http.StatusOK, "search", "Search", s)
+}
+
+// nearness returns how well a policy answers a search: the least is best.
+func nearness(p policy.Policy, text string) int {
+	name, text := strings.ToLower(p.Name), strings.ToLower(text)
+	switch {
+	case name == text:
+		return -1
+	case strings.HasPrefix(name, text):
+		return 0
+	case strings.Contains(name, text):
+		return 1
+	case strings.Contains(strings.ToLower(p.Match.Path), text):
+		return 2
+	}
+	return 3
 }

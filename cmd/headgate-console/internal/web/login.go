@@ -1,11 +1,15 @@
 package web
 
 import (
+	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
+	"github.com/headgate/headgate/cmd/headgate-console/internal/oidc"
 	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
 )
 
@@ -142,4 +146,100 @@ func logout(r *request) error {
 	}
 	r.dropCookie(r.Cookie())
 	return r.seeOther("/login", "out")
+}
+
+// flowLife is how many seconds a log-in at the provider may take.
+const flowLife = 600
+
+// flow is the content of the cookie that keeps a log-in until the provider sends the browser
+// back. Another browser has no such cookie, and cannot end the log-in.
+type flow struct {
+	oidc.Flow
+	Next string `json:"next"`
+}
+
+func (r *request) flowCookie() string { return r.Cookie() + "-oidc" }
+
+// oidcBegin sends the browser to the provider.
+func oidcBegin(r *request) error {
+	if r.Provider == nil {
+		return service.ErrNotFound
+	}
+
+	f, address, err := r.Provider.Begin(r.req.Context())
+	if err != nil {
+		return r.oidcFailed(err)
+	}
+
+	value, err := json.Marshal(flow{f, local(r.query("next"))})
+	if err != nil {
+		return err
+	}
+
+	r.setCookie(&http.Cookie{
+		Name: r.flowCookie(), Value: base64.RawURLEncoding.EncodeToString(value), MaxAge: flowLife,
+	})
+
+	http.Redirect(r.w, r.req, address, http.StatusSeeOther)
+	return nil
+}
+
+// oidcEnd starts a session if the provider has authenticated the user.
+func oidcEnd(r *request) error {
+	if r.Provider == nil {
+		return service.ErrNotFound
+	}
+
+	var f flow
+	if data, err := base64.RawURLEncoding.DecodeString(r.cookie(r.flowCookie())); err == nil {
+		_ = json.Unmarshal(data, &f) // without it there is no state that matches
+	}
+	r.dropCookie(r.flowCookie()) // a log-in ends once
+	who, err := r.Provider.Finish(r.req.Context(), f.Flow, r.req.URL.Query())
+	if err != nil {
+		return r.oidcFailed(err)
+	}
+
+	// A user with a password is asked for it at the first log-in by the provider: own is the user
+	// of the session that the browser has.
+	own, err := r.Service.Authenticate(r.req.Context(), r.sessionToken(), r.meta())
+	if err != nil && !errors.Is(err, service.ErrNotLoggedIn) {
+		return err
+	}
+
+	session, err := r.Service.LoginByProvider(r.req.Context(), who, own, r.logInMeta())
+	if err != nil {
+		return r.oidcFailed(err)
+	}
+
+	r.setSession(session)
+	return r.seeOther(local(f.Next), "")
+}
+
+// providerFailure is an error of a log-in at the provider, and the name of what is said of it.
+type providerFailure struct {
+	err  error
+	name string
+}
+
+// providerFailures are those that a person can do something about. The first that matches counts.
+var providerFailures = []providerFailure{
+	{oidc.ErrAway, "provider away"}, {oidc.ErrGroup, "group"}, {service.ErrOwnPassword, "own password"},
+	{service.ErrNotLoggedIn, "no user"}, {oidc.ErrRefused, "refused"},
+}
+
+// oidcFailed shows the page for logging in again.
+func (r *request) oidcFailed(err error) error {
+	at := slices.IndexFunc(providerFailures, func(f providerFailure) bool { return errors.Is(err, f.err) })
+	if at < 0 {
+		return err
+	}
+
+	r.Logger.WarnContext(r.req.Context(), "a log-in at the provider failed", "request_id", r.requestID(), "error", err)
+	if !errors.Is(err, oidc.ErrAway) && !errors.Is(err, service.ErrNotLoggedIn) { // the service has noted that
+		r.Service.RefuseProvider(r.req.Context(), err, r.meta())
+	}
+
+	said := vocabulary.Signin[providerFailures[at].name]
+	return r.show(said.Status, "login", "Sign in", loginForm{Provider: true, Mistake: said.Text})
 }

@@ -45,8 +45,8 @@ func groups(section string, manager bool) []group {
 	return list
 }
 
-// appLink chooses an application, or all.
-type appLink struct {
+// link is one of several, of which a page shows one.
+type link struct {
 	Words, Link string
 	Here        bool
 }
@@ -105,10 +105,10 @@ func (r *request) addApps(f *frame) {
 	}
 
 	for _, a := range r.apps[:min(len(r.apps), maxAppLinks)] {
-		f.Apps = append(f.Apps, appLink{a.Name, r.linkWithApp(a.Name), a.Name == f.App})
+		f.Apps = append(f.Apps, link{a.Name, r.linkWithApp(a.Name), a.Name == f.App})
 	}
 	f.MoreApps = len(r.apps) > maxAppLinks
-	f.AllApps = appLink{"All applications", r.linkWithApp(""), f.App == ""}
+	f.AllApps = link{"All applications", r.linkWithApp(""), f.App == ""}
 }
 
 // choosesApp reports whether the address of a page chooses an application for the pages after it.

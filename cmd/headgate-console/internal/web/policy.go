@@ -32,7 +32,7 @@ type policyDetail struct {
 type policyTraffic struct {
 	Name     string
 	Query    string // of the page
-	Ranges   []rangeLink
+	Ranges   []link
 	From, To time.Time
 	Chart    chart
 	Total    figures
@@ -220,6 +220,9 @@ func (r *request) showPolicy(status int, p policy.Policy, m modeMenu, b beside) 
 // definition returns the fields that are set, without those that stand on top of the page.
 func definition(p policy.Policy) (list []value) {
 	for _, c := range service.Diff(policy.Policy{}, p) {
+		if c.Field == "key" {
+			c.After = forWhom(c.After)
+		}
 		onTop := slices.Contains([]string{"name", "description", "mode"}, c.Field)
 		if !onTop && (c.Field != "priority" || p.Priority != 0) {
 			list = append(list, value{c.Field, c.After})

@@ -40,7 +40,7 @@ func TestPlaceOfAnImportIsFreeBeforeTheAnswer(t *testing.T) {
 		req.AddCookie(c)
 	}
 	s := &site{Options: Options{Service: w.Service}}
-	s.private(admitted).ServeHTTP(told{httptest.NewRecorder(), func() {
+	s.handler(admitted).ServeHTTP(told{httptest.NewRecorder(), func() {
 		answered = true
 		if !free {
 			t.Error("the place is taken while the answer is sent")

@@ -27,15 +27,9 @@ var ranges = []struct {
 // usualRange is the index of the range without a choice.
 const usualRange = 1
 
-// rangeLink leads to a page with another range.
-type rangeLink struct {
-	Words, Link string
-	Here        bool
-}
-
 // rangesOf returns the query of the range that a request chooses, or of the usual one, and the
 // links to all ranges.
-func (r *request) rangesOf(path string, keep url.Values) (q service.TrafficQuery, name string, links []rangeLink) {
+func (r *request) rangesOf(path string, keep url.Values) (q service.TrafficQuery, name string, links []link) {
 	chosen := usualRange
 
 	for i, known := range ranges {
@@ -46,7 +40,7 @@ func (r *request) rangesOf(path string, keep url.Values) (q service.TrafficQuery
 	for i, known := range ranges {
 		// The map of the caller is not written to: every link has a range of its own.
 		u := given(map[string]string{"app": keep.Get("app"), "range": known.name, "without": keep.Get("without")})
-		links = append(links, rangeLink{known.words, path + "?" + u.Encode(), i == chosen})
+		links = append(links, link{known.words, path + "?" + u.Encode(), i == chosen})
 	}
 
 	known := ranges[chosen]
@@ -59,7 +53,7 @@ type overview struct {
 	App    string
 	Apps   []service.App
 	Range  string
-	Ranges []rangeLink
+	Ranges []link
 	Long   string // the range in words, such as "1 hour"
 	Every  bool   // the browser reloads the page without JavaScript
 	Polls  bool   // the range moves on quickly enough for that
@@ -126,16 +120,6 @@ func (o overview) Unfolded(id string) bool { return o.folded == nil || slices.Co
 // Look reports whether some instance needs attention.
 func (o overview) Look() bool { return o.Fleet.Troubled > 0 }
 
-func (o overview) refresh() int { return reload(o.Every && o.Polls) }
-
-// reload returns after how many seconds a browser without JavaScript reloads a page.
-func reload(every bool) int {
-	if every {
-		return 5
-	}
-	return 0
-}
-
 func trafficPage(r *request) error {
 	if r.req.URL.Query().Has("patterns") {
 		return r.choosePatterns()
@@ -144,6 +128,7 @@ func trafficPage(r *request) error {
 	if err != nil {
 		return err
 	}
+	r.reloads = o.Every && o.Polls
 	return r.show(http.StatusOK, "traffic", "Traffic", o)
 }
 
@@ -227,7 +212,7 @@ func (r *request) overview() (o overview, err error) {
 // leftOut returns the classes of kinds that an address leaves out of the chart.
 func (o *overview) leftOut(text string) (list []string) {
 	named := strings.Split(text, ",")
-	for _, k := range kinds {
+	for _, k := range vocabulary.Kinds {
 		if slices.Contains(named, k.Class) {
 			list = append(list, k.Class)
 		}
@@ -280,8 +265,8 @@ func (o *overview) fill(seen service.Overview, without []string) {
 }
 
 // rangeWords returns the words of the range that was chosen.
-func rangeWords(links []rangeLink) string {
-	return links[slices.IndexFunc(links, func(l rangeLink) bool { return l.Here })].Words
+func rangeWords(links []link) string {
+	return links[slices.IndexFunc(links, func(l link) bool { return l.Here })].Words
 }
 
 // addSeries adds the legend, whose links leave a kind out of the chart, or show it again.
