@@ -316,9 +316,7 @@ func TestNinthGrantIsRefused(t *testing.T) {
 		s.did(s.ask("/keys/grant", "api", "k", until(end.Add(time.Duration(i)*time.Minute), "1")))
 	}
 	got := s.ask("/keys/grant", "api", "k", until(end.Add(time.Hour), "1")).want(http.StatusUnprocessableEntity)
-	if !strings.Contains(got.text, "the key has 8 grants with other ends") {
-		t.Errorf("%s", got.text)
-	}
+	got.has("the key has 8 grants with other ends")
 	row := s.changes()[0]
 	if row.Outcome != service.Refused || !strings.Contains(row.Note, "the key has 8 grants") {
 		t.Errorf("%+v", row)
@@ -372,10 +370,8 @@ func TestKeyOfALaterFormatIsExplained(t *testing.T) {
 			t.Errorf("%s: %s", path, got.text)
 		}
 	}
-	if got := s.b.get("/keys?policy=api&key=k").want(http.StatusUnprocessableEntity); !strings.Contains(got.text,
-		"a newer version of headgate has written") {
-		t.Errorf("%s", got.text)
-	}
+	s.b.get("/keys?policy=api&key=k").want(http.StatusUnprocessableEntity).
+		has("a newer version of headgate has written")
 	if v := s.client.Get(t.Context(), "hg:{k}:api:g").Val(); v != "\xfe\x09later" {
 		t.Errorf("it is %q", v)
 	}

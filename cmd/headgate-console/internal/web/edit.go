@@ -25,7 +25,7 @@ func newPage(r *request) error {
 			"it takes the owner of an application")
 	}
 
-	d, needs, err := r.newDraft()
+	d, err := r.newDraft()
 	if err != nil {
 		return err
 	}
@@ -33,12 +33,7 @@ func newPage(r *request) error {
 		d["apps"] = appsToBegin(apps, r.query("app"))
 	}
 
-	f, err := r.form(d, nil, true)
-	if err != nil {
-		return err
-	}
-	f.App, f.Start, f.Needs = r.query("app"), r.query("template"), needs
-	return r.show(http.StatusOK, "form", "New policy", f)
+	return r.showForm(http.StatusOK, d, nil)
 }
 
 // appsToBegin returns the applications that a new policy begins with: the wanted one, or the only
@@ -53,30 +48,30 @@ func appsToBegin(own []string, wanted string) []string {
 	return nil
 }
 
-// newDraft returns what the form of a new policy begins with, and what the program has to do for
-// it.
-func (r *request) newDraft() (d draft, needs string, err error) {
+// newDraft returns what the form of a new policy begins with.
+func (r *request) newDraft() (d draft, err error) {
 	var p policy.Policy
 	from, template := r.query("from"), r.query("template")
-	at := slices.IndexFunc(vocabulary.Starts, func(s start) bool { return s.Policy.Name == template })
+	at := startAt(template)
+
 	switch {
 	case from != "":
 		// A copy begins in shadow, as every new policy does, whatever the mode of its original is.
 		if p, err = r.Service.Policy(r.req.Context(), r.actor, from); err != nil {
-			return d, "", err
+			return nil, err
 		}
 		p.Name, p.Version, p.Mode = copyName(p.Name), 0, policy.Shadow
 	case template == "":
-		return blank(), "", nil
+		return blank(), nil
 	case at < 0:
-		return d, "", service.ErrNotFound
+		return nil, service.ErrNotFound
 	default:
-		p, needs = vocabulary.Starts[at].Policy, vocabulary.Starts[at].Needs
+		p = vocabulary.Starts[at].Policy
 	}
 
 	// The name of the original, or of the start, is often taken, and then gets a number.
 	p.Name, err = r.Service.FreeName(r.req.Context(), r.actor, p.Name)
-	return draftFrom(p), needs, err
+	return draftFrom(p), err
 }
 
 // copyName returns a name for a copy that is not too long.
@@ -89,23 +84,18 @@ func copyName(name string) string {
 func create(r *request) error {
 	d := draftOf(r.req.PostForm)
 	p, m := d.policy()
-
-	// A preview shows mistakes, too, and is not a failure.
-	if r.field("do") == "preview" {
-		return r.reshow(d, m, true, http.StatusOK)
-	}
-	if len(m) > 0 {
-		return r.reshow(d, m, true, http.StatusUnprocessableEntity)
+	if r.field("do") == "preview" || len(m) > 0 {
+		return r.reshow(d, m)
 	}
 
 	saved, err := r.Service.CreatePolicy(r.req.Context(), r.saying(), p)
 	var conflict *service.ConflictError
 	if errors.As(err, &conflict) {
 		m.add("name", "there is a policy of that name; choose another")
-		return r.reshow(d, m, true, http.StatusConflict)
+		return r.showForm(http.StatusConflict, d, m)
 	}
 	if err != nil {
-		return r.showRefusal(err, d, true)
+		return r.showRefusal(err, d)
 	}
 	return r.seeOther(policyPath(saved.Name), "created")
 }
@@ -115,11 +105,7 @@ func editPage(r *request) error {
 	if err != nil {
 		return err
 	}
-	f, err := r.form(draftFrom(p), nil, false)
-	if err != nil {
-		return err
-	}
-	return r.show(http.StatusOK, "form", "Edit "+p.Name, f)
+	return r.showForm(http.StatusOK, draftFrom(p), nil)
 }
 
 // update saves an edit, after the questions that it takes.
@@ -127,12 +113,8 @@ func update(r *request) error {
 	d := draftOf(r.req.PostForm)
 	d.set("name", r.req.PathValue("name"))
 	p, m := d.policy()
-
-	if r.field("do") == "preview" {
-		return r.reshow(d, m, false, http.StatusOK)
-	}
-	if len(m) > 0 {
-		return r.reshow(d, m, false, http.StatusUnprocessableEntity)
+	if r.field("do") == "preview" || len(m) > 0 {
+		return r.reshow(d, m)
 	}
 
 	// An edit may turn the policy off among other things, which is asked about as if it were all.
@@ -149,7 +131,7 @@ func update(r *request) error {
 
 	saved, err := r.Service.UpdatePolicy(r.req.Context(), r.saying(), p)
 	if err != nil {
-		return r.showRefusal(err, d, false)
+		return r.showRefusal(err, d)
 	}
 	return r.seeOther(policyPath(saved.Name), "saved")
 }
@@ -171,29 +153,24 @@ func (r *request) turnsOff(p policy.Policy) (bool, error) {
 }
 
 // showRefusal shows why the service did not save a policy.
-func (r *request) showRefusal(err error, d draft, isNew bool) error {
+func (r *request) showRefusal(err error, d draft) error {
 	var invalid *service.InvalidError
 	if errors.As(err, &invalid) {
 		m := mistakes{}
 		for _, f := range invalid.Faults {
 			m.add(d.place(f.Field, f.Message))
 		}
-		return r.reshow(d, m, isNew, http.StatusUnprocessableEntity)
+		return r.showForm(http.StatusUnprocessableEntity, d, m)
 	}
 	return err
 }
 
-// reshow shows the form as it was sent, with the mistakes in it.
-func (r *request) reshow(d draft, m mistakes, isNew bool, status int) error {
-	f, err := r.form(d, m, isNew)
-	if err != nil {
-		return err
+// reshow shows the form as it was sent. A preview shows mistakes, too, and is not a failure.
+func (r *request) reshow(d draft, m mistakes) error {
+	if r.field("do") == "preview" {
+		return r.showForm(http.StatusOK, d, m)
 	}
-	title := "New policy"
-	if !isNew {
-		title = "Edit " + d.Get("name")
-	}
-	return r.show(status, "form", title, f)
+	return r.showForm(http.StatusUnprocessableEntity, d, m)
 }
 
 // conflict is the page of a change that came after another one.

@@ -50,24 +50,36 @@ type preview struct {
 // fault is a mistake with the field that shows it.
 type fault struct{ Field, Words, Message string }
 
-// form completes a draft to a page.
-func (r *request) form(d draft, m mistakes, isNew bool) (form, error) {
+// showForm shows a draft with the mistakes in it: for a new policy unless the address names one.
+func (r *request) showForm(status int, d draft, m mistakes) (err error) {
 	if m == nil {
 		m = mistakes{}
 	}
+	name := r.req.PathValue("name")
 	f := form{
-		draft: d, New: isNew, Mistakes: m, Action: "/new", Back: "/policies", OwnApps: r.tick(d["apps"]),
-		Lacks: r.lacks(d["apps"]),
+		draft: d, New: name == "", Mistakes: m, OwnApps: r.tick(d["apps"]), Lacks: r.lacks(d["apps"]),
+		Action: "/new", Back: "/policies", App: r.query("app"), Start: r.query("template"),
 	}
-	if !isNew {
-		f.Back = policyPath(d.Get("name"))
-		f.Action = f.Back + "/edit"
+	if at := startAt(f.Start); at >= 0 {
+		f.Needs = vocabulary.Starts[at].Needs
 	}
 
 	// The preview describes the draft with its own mistakes, whether the page shows them or not.
-	var err error
-	f.Preview, err = r.preview(d, m)
-	return f, err
+	if f.Preview, err = r.preview(d, m); err != nil {
+		return err
+	}
+
+	title := "New policy"
+	if !f.New {
+		title, f.Back = "Edit "+name, policyPath(name)
+		f.Action = f.Back + "/edit"
+	}
+	return r.show(status, "form", title, f)
+}
+
+// startAt returns the place of a start by its name, or -1.
+func startAt(name string) int {
+	return slices.IndexFunc(vocabulary.Starts, func(s start) bool { return s.Policy.Name == name })
 }
 
 // preview returns the preview of a draft, which lists the mistakes in show.

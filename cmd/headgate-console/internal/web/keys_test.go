@@ -37,8 +37,8 @@ func TestReadableTimeRoundsUp(t *testing.T) {
 
 var midday = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// bansWorld has the policies p of the application a and q of b, which ban.
-func bansWorld(t *testing.T) *world {
+// bansWorld is asAdmin with the policies p of the application a and q of b, which ban.
+func bansWorld(t *testing.T) (*world, *browser) {
 	t.Helper()
 	w := newWorld(t, func(o *Options) { o.Clock = func() time.Time { return midday } })
 	for name, app := range map[string]string{"p": "a", "q": "b"} {
@@ -48,7 +48,7 @@ func bansWorld(t *testing.T) *world {
 		w.must(err)
 	}
 	w.policy("plain", "5/1m")
-	return w
+	return w, w.as("admin")
 }
 
 // ban adds bans of a policy that end after midday.
@@ -96,11 +96,8 @@ func (b *browser) look(name, key string) *answer {
 func (a *answer) cell(key string) string { return strings.Join(strings.Fields(a.rows()[key]), " ") }
 
 func TestKeysShowsWhatIsRefused(t *testing.T) {
-	w := bansWorld(t)
-	b := w.as("admin")
-	if got := b.get("/keys").want(http.StatusOK); !strings.Contains(got.text, "No instance of a says which keys") {
-		t.Errorf("without keys: %s", got.text)
-	}
+	w, b := bansWorld(t)
+	b.get("/keys").want(http.StatusOK).has("No instance of a says which keys")
 
 	// The error of bob's count is 10, so that the page must show a range. What is admitted is
 	// not here.
@@ -146,7 +143,7 @@ func TestKeysShowsWhatIsRefused(t *testing.T) {
 
 // What a policy in shadow has counted passed, and stands after what was refused.
 func TestKeysSaysThatShadowRefusesNothing(t *testing.T) {
-	w := bansWorld(t)
+	w, _ := bansWorld(t)
 	modes := map[string]policy.Mode{"seen": policy.Shadow, "long": policy.Enforce, "fresh": policy.Shadow}
 	for name, mode := range modes {
 		_, err := w.CreatePolicy(t.Context(), w.admin,
@@ -185,11 +182,8 @@ func TestKeysSaysThatShadowRefusesNothing(t *testing.T) {
 }
 
 func TestKeysShowsAndLiftsBans(t *testing.T) {
-	w := bansWorld(t)
-	b := w.as("admin")
-	if got := b.get("/keys?view=banned").want(http.StatusOK); !strings.Contains(got.text, "No key of a is banned.") {
-		t.Errorf("without a ban: %s", got.text)
-	}
+	w, b := bansWorld(t)
+	b.get("/keys?view=banned").want(http.StatusOK).has("No key of a is banned.")
 
 	// Alice is banned under the policies of two applications, and one of the bans is lifted.
 	w.ban("p", "alice", "bob")
@@ -220,9 +214,7 @@ func TestKeysShowsAndLiftsBans(t *testing.T) {
 	}
 
 	got = b.get("/keys?view=banned&policy=plain").want(http.StatusOK)
-	if !strings.Contains(got.text, "No key of a is banned under plain.") {
-		t.Errorf("of a policy without bans: %s", got.text)
-	}
+	got.has("No key of a is banned under plain.")
 	if got := b.get("/keys?view=banned&app=b").want(http.StatusOK); got.rows()["alice"] == "" {
 		t.Errorf("of the other application: %s", got.text)
 	}
@@ -230,8 +222,7 @@ func TestKeysShowsAndLiftsBans(t *testing.T) {
 
 // A view is what its address says, and no other is there.
 func TestKeysHasItsViewInTheAddress(t *testing.T) {
-	w := bansWorld(t)
-	b := w.as("admin")
+	w, b := bansWorld(t)
 	w.ban("q", "alice")
 	for path, want := range map[string]string{
 		"/keys": "Refused now", "/keys?view=refused": "Refused now", "/keys?view=made-up": "Refused now",
@@ -261,14 +252,13 @@ func TestKeysHasItsViewInTheAddress(t *testing.T) {
 
 // The part that the script reloads is small, and is sent again only if it has changed.
 func TestKeysRefreshes(t *testing.T) {
-	w := bansWorld(t)
+	w, b := bansWorld(t)
 	for i := range 2 * maxRows {
 		w.fleet.top.Instances = 1
 		w.fleet.top.Rules = append(w.fleet.top.Rules, topkeys.Rule{Rule: "p",
 			Refused: summary(0, topkeys.Key{Key: fmt.Sprintf("198.51.%d.%d", i, i*i%251), Count: int64(100 + i)})})
 		w.ban("p", fmt.Sprintf("203.0.%d.%d", i, i*i%251))
 	}
-	b := w.as("admin")
 	for _, view := range []string{"refused", "banned"} {
 		part := b.get("/keys/live?app=a&view=" + view).want(http.StatusOK)
 		if n := len(part.rows()); strings.Contains(part.text, "<html") || n != maxRows+1 ||
@@ -288,9 +278,7 @@ func TestKeysRefreshes(t *testing.T) {
 		b.header = nil
 	}
 	again := b.get("/keys?refresh=5").want(http.StatusOK)
-	if !strings.Contains(again.text, `http-equiv="refresh" content="5"`) {
-		t.Error("without JavaScript the page does not reload itself")
-	}
+	again.has(`http-equiv="refresh" content="5"`)
 
 	// A look-up is in the audit log, so the page of one key does not repeat it.
 	if b.look("p", "eve").byID("live") != nil {
@@ -300,7 +288,7 @@ func TestKeysRefreshes(t *testing.T) {
 
 // A viewer sees all views and no menu, and what is of other applications is not there.
 func TestKeysOfAViewer(t *testing.T) {
-	w := bansWorld(t)
+	w, b := bansWorld(t)
 	w.person("viewer", map[string]service.Role{"a": service.Viewer})
 	w.ban("p", "alice")
 	w.ban("q", "bob")
@@ -308,7 +296,7 @@ func TestKeysOfAViewer(t *testing.T) {
 	w.fleet.top = stats.Top{Instances: 1, Rules: []topkeys.Rule{{Rule: "p",
 		Refused: summary(0, topkeys.Key{Key: "alice", Count: 40})}}}
 
-	b := w.as("viewer")
+	b = w.as("viewer")
 	for _, got := range []*answer{b.get("/keys"), b.get("/keys?view=banned"), b.look("p", "alice")} {
 		got.want(http.StatusOK)
 		if !strings.Contains(got.text, "<code>alice</code>") || strings.Contains(got.text, "bob") ||
@@ -356,8 +344,7 @@ func hostileKeys() []string {
 // A key holds whatever a client sent. Each has a row of its own, and its link and its menu are
 // about it to the byte.
 func TestKeysOfHostileTexts(t *testing.T) {
-	w := bansWorld(t)
-	b := w.as("admin")
+	w, b := bansWorld(t)
 	for _, key := range hostileKeys() {
 		w.fleet.banned = nil
 		w.ban("p", key)
@@ -389,28 +376,22 @@ func TestKeysOfHostileTexts(t *testing.T) {
 	// A key that was cut is not the one that callers have, so nothing can be done to it.
 	long := topkeys.Shorten(strings.Repeat("<k>", 4000))
 	w.fleet.top.Rules[0].Refused = summary(0, topkeys.Key{Key: long, Count: 1})
-	if got := b.get("/keys"); !strings.Contains(got.text, "a longer key") || strings.Contains(got.text, "popover") {
-		t.Errorf("%s", got.text)
-	}
+	b.get("/keys").has("a longer key").lacks("popover")
 	b.post("/keys/ban", url.Values{"policy": {"p"}, "key": {long}, "for": {"10m"}, "confirm": {"yes"}}).
 		want(http.StatusUnprocessableEntity)
 	b.get("/keys?key=" + strings.Repeat("x", service.MaxKey+1)).want(http.StatusUnprocessableEntity)
 }
 
 func TestKeysWithoutRedis(t *testing.T) {
-	w := bansWorld(t)
+	w, b := bansWorld(t)
 	w.ban("p", "alice")
-	b := w.as("admin")
 	form := b.get("/keys?view=banned").form("/keys/lift")
 	form.Set("confirm", "yes")
 
 	// An address in the error is not for everyone's eyes.
 	w.fleet.away = errors.New("dial 10.0.0.1: refused")
 	for _, path := range []string{"/keys", "/keys?view=banned"} {
-		if got := b.get(path).want(http.StatusOK); !strings.Contains(got.text, "Redis does not answer") ||
-			strings.Contains(got.text, "10.0.0.1") {
-			t.Errorf("the page is %s", got.text)
-		}
+		b.get(path).want(http.StatusOK).has("Redis does not answer").lacks("10.0.0.1")
 	}
 	b.get(keysPath("p", "alice")).want(http.StatusServiceUnavailable)
 
@@ -425,9 +406,7 @@ func TestKeysWithoutRedis(t *testing.T) {
 	none := newWorld(t, func(o *Options) { o.Fleet = nil })
 	b = none.as("admin")
 	for _, path := range []string{"/keys", "/keys?view=banned", "/keys?key=x"} {
-		if got := b.get(path).want(http.StatusOK); !strings.Contains(got.text, "started without Redis") {
-			t.Errorf("without Redis: %s", got.text)
-		}
+		b.get(path).want(http.StatusOK).has("started without Redis")
 	}
 	b.post("/keys/lift", url.Values{"policy": {"p"}, "key": {"x"}, "confirm": {"yes"}}).
 		want(http.StatusUnprocessableEntity)
@@ -463,8 +442,7 @@ func TestKeyResetNeedsConfirmation(t *testing.T) {
 
 // A form leads back to the view that it was sent from, and to no other site.
 func TestKeysReturnsToItsView(t *testing.T) {
-	w := bansWorld(t)
-	b := w.as("admin")
+	_, b := bansWorld(t)
 	for here, want := range map[string]string{
 		"app=a&view=banned":      "/keys?app=a&view=banned&done=reset",
 		"app=//evil&done=x&of=y": "/keys?app=%2F%2Fevil&done=reset",
@@ -553,8 +531,7 @@ func TestBansOfInstancesAreFound(t *testing.T) {
 
 // The page names the application that it shows, and no link of it chooses one that was not chosen.
 func TestKeysNamesItsApplication(t *testing.T) {
-	w := bansWorld(t)
-	b := w.as("admin")
+	_, b := bansWorld(t)
 	for path, want := range map[string]string{"/keys": "No key of a is banned now.",
 		"/keys?view=banned": "No key of a is banned.", "/keys?view=one": "Try a request to a"} {
 		got := b.get(path).want(http.StatusOK)
@@ -577,9 +554,8 @@ func TestKeysNamesItsApplication(t *testing.T) {
 // A policy of another application brings its own, and the head says so. One that is not there is a
 // mistake in each view.
 func TestKeysMindsThePolicyOfTheAddress(t *testing.T) {
-	w := bansWorld(t)
+	w, b := bansWorld(t)
 	w.ban("q", "alice")
-	b := w.as("admin")
 	b.keep("a")
 	for _, path := range []string{"/keys?view=banned&policy=q", "/keys?view=banned&policy=q&app=a"} {
 		got := b.get(path).want(http.StatusOK)
@@ -603,9 +579,6 @@ func TestKeysMindsThePolicyOfTheAddress(t *testing.T) {
 
 // A look-up is in the audit log, so no page of one key repeats it.
 func TestOneKeyDoesNotReload(t *testing.T) {
-	w := bansWorld(t)
-	if got := w.as("admin").get("/keys?key=eve&policy=p&refresh=5").want(http.StatusOK); strings.Contains(
-		got.text, `http-equiv="refresh"`) {
-		t.Error("the page of a key reloads itself")
-	}
+	w, _ := bansWorld(t)
+	w.as("admin").get("/keys?key=eve&policy=p&refresh=5").want(http.StatusOK).lacks(`http-equiv="refresh"`)
 }

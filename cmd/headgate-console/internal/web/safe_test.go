@@ -39,10 +39,9 @@ func (w *world) version(name string) int64 {
 
 // Each of these is asked before it is done, and nothing happens on the way.
 func TestConfirmationComesBeforeTheChange(t *testing.T) {
-	w := newWorld(t)
+	w, b := asAdmin(t)
 	w.policy("p", "5/1m")
 	w.person("ada", nil)
-	b := w.as("admin")
 
 	// Each row is a change that protects less, gives power away or ends sessions, so one click must
 	// not suffice.
@@ -107,15 +106,12 @@ func TestConfirmationComesBeforeTheChange(t *testing.T) {
 	// An agreed demotion of the last administrator would lock everyone out of the users.
 	got := b.agree("/users/admin", "/users/admin/status", url.Values{"do": {"demote"}}).
 		want(http.StatusUnprocessableEntity)
-	if !strings.Contains(got.text, "the last administrator") {
-		t.Errorf("%s", got.text)
-	}
+	got.has("the last administrator")
 }
 
 func TestConfirmationOfAnEditKeepsTheWholeForm(t *testing.T) {
-	w := newWorld(t)
+	w, b := asAdmin(t)
 	w.policy("p", "5/1m")
-	b := w.as("admin")
 
 	b.agree("/policies/p/edit", "/policies/p/edit", url.Values{"mode": {"off"}, "quota": {"9"},
 		"description": {"<b>\nx"}, "comment": {"why <i>"}, "do": {"save"}}).goes("/policies/p?done=saved")
@@ -138,9 +134,8 @@ func TestConfirmationOfAnEditKeepsTheWholeForm(t *testing.T) {
 }
 
 func TestCommentTooLongIsAMistake(t *testing.T) {
-	w := newWorld(t)
+	w, b := asAdmin(t)
 	w.policy("p", "5/1m")
-	b := w.as("admin")
 	long := strings.Repeat("x", service.MaxComment+1)
 
 	// The constant is written out in the message, so the comment is one byte beyond the 500.
@@ -160,9 +155,8 @@ func TestCommentTooLongIsAMistake(t *testing.T) {
 }
 
 func TestUndoTakesBackWhatTheNoticeSays(t *testing.T) {
-	w := newWorld(t)
+	w, b := asAdmin(t)
 	w.policy("p", "5/1m")
-	b := w.as("admin")
 
 	mode := func(want policy.Mode) {
 		t.Helper()
@@ -280,10 +274,8 @@ func TestRollbackSaysWhatItChanges(t *testing.T) {
 	if rows["Limit"] != "5/1m | 9/1m" || rows["Path"] != "nothing | /x" {
 		t.Errorf("the comparison shows %q", rows)
 	}
-	if got := b.get("/policies/p/diff?from=1&to=3").
-		want(http.StatusOK); !strings.Contains(got.text, "Nothing differs.") {
-		t.Errorf("%s", got.text)
-	}
+	b.get("/policies/p/diff?from=1&to=3").
+		want(http.StatusOK).has("Nothing differs.")
 
 	b.get("/policies/p/diff?from=x&to=-1").want(http.StatusUnprocessableEntity).legible("a comparison with mistakes")
 	b.get("/policies/p/diff?from=1&to=99").want(http.StatusNotFound)
@@ -432,22 +424,16 @@ func TestBannerAsksNoRedis(t *testing.T) {
 }
 
 func TestPauseOfAPolicy(t *testing.T) {
-	w := newWorld(t)
+	w, b := asAdmin(t)
 	w.policy("p", "5/1m")
 	w.person("viewer", map[string]service.Role{"a": service.Viewer})
-	b := w.as("admin")
 
 	// To turn off protects less, so it is asked about first. One hour is singular, and two are not.
 	form := url.Values{"version": {"1"}, "mode": {"off"}, "for": {"1"}}
-	if got := b.post("/policies/p/mode", form).want(http.StatusOK); !strings.Contains(
-		got.text, "From now, for 1 hour, the instances of a do not apply it") {
-		t.Errorf("%s", got.text)
-	}
+	b.post("/policies/p/mode", form).want(http.StatusOK).has("From now, for 1 hour, the instances of a do not apply it")
 	form.Set("for", "2")
 	question := b.post("/policies/p/mode", form).want(http.StatusOK)
-	if !strings.Contains(question.text, "From now, for 2 hours, the instances of a do not apply it") {
-		t.Errorf("%s", question.text)
-	}
+	question.has("From now, for 2 hours, the instances of a do not apply it")
 	b.post("/policies/p/mode", question.form("/policies/p/mode")).goes("/policies/p?done=until")
 
 	// The pause counts from the change, and not from the question.
@@ -504,15 +490,12 @@ func TestPauseThatDidNotEndIsShown(t *testing.T) {
 		t.Errorf("%s", got.text)
 	}
 	b.post("/policies/p/pause", nil).goes("/policies/p?done=stays")
-	if got := b.get("/policies/p"); strings.Contains(got.text, "It was to be") {
-		t.Errorf("%s", got.text)
-	}
+	b.get("/policies/p").lacks("It was to be")
 }
 
 func TestPauseMistakesAreBesideTheFields(t *testing.T) {
-	w := newWorld(t)
+	w, b := asAdmin(t)
 	w.policy("p", "5/1m")
-	b := w.as("admin")
 	for _, c := range []struct{ mode, hours, comment, field, says string }{
 		{"", "1", "", "mode", "choose one"},
 		{"x", "", "", "mode", "choose one"},
@@ -594,9 +577,8 @@ func TestBulkChangeIsUndoneInOneStep(t *testing.T) {
 
 // A form that changes a policy at once offers a comment, and says what is wrong with it.
 func TestCommentsAreOfferedByEveryForm(t *testing.T) {
-	w := newWorld(t)
+	w, b := asAdmin(t)
 	w.policy("p", "5/1m")
-	b := w.as("admin")
 	long := strings.Repeat("x", service.MaxComment+1)
 
 	for _, c := range []struct{ page, action string }{{"/policies/p", "/policies/p/mode"},

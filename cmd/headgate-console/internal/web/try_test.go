@@ -60,8 +60,7 @@ func TestTesterShowsMatchingPolicies(t *testing.T) {
 }
 
 func TestTesterShowsAllMistakes(t *testing.T) {
-	w := newWorld(t)
-	b := w.as("admin")
+	_, b := asAdmin(t)
 	got := b.post("/keys/try", url.Values{"app": {"a"}, "method": {""}, "path": {"x"}, "address": {"here"},
 		"headers": {"nothing"}, "claims": {"nothing"}}).want(http.StatusUnprocessableEntity)
 	for _, field := range []string{"method", "path", "address", "headers", "claims"} {

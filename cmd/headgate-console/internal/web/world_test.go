@@ -118,6 +118,13 @@ func newWorld(t testing.TB, change ...func(*Options)) *world {
 	return w
 }
 
+// asAdmin returns a console, and the browser of its administrator.
+func asAdmin(t testing.TB) (*world, *browser) {
+	t.Helper()
+	w := newWorld(t)
+	return w, w.as("admin")
+}
+
 func (w *world) must(err error) {
 	w.t.Helper()
 	if err != nil {
@@ -249,6 +256,28 @@ func (a *answer) want(status int) *answer {
 	a.t.Helper()
 	if a.status != status {
 		a.t.Fatalf("the status is %d and not %d: %s", a.status, status, a.text)
+	}
+	return a
+}
+
+// has fails unless the page has the texts.
+func (a *answer) has(texts ...string) *answer {
+	a.t.Helper()
+	for _, text := range texts {
+		if !strings.Contains(a.text, text) {
+			a.t.Errorf("the page lacks %q: %s", text, a.text)
+		}
+	}
+	return a
+}
+
+// lacks fails if the page has one of the texts.
+func (a *answer) lacks(texts ...string) *answer {
+	a.t.Helper()
+	for _, text := range texts {
+		if strings.Contains(a.text, text) {
+			a.t.Errorf("the page has %q: %s", text, a.text)
+		}
 	}
 	return a
 }
