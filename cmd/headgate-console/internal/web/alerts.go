@@ -183,7 +183,8 @@ func (r *request) open(p *alerts) error {
 
 // hookValues returns the form of a draft. A condition that is not in it has its usual numbers.
 func hookValues(d service.WebhookDraft) url.Values {
-	v := url.Values{"name": {d.Name}, "url": {d.URL}, "apps": d.Apps, "repeat_after": {textform.Duration(d.RepeatAfter)}}
+	v := url.Values{"name": {d.Name}, "url": {d.URL}, "apps": d.Apps}
+	v.Set("repeat_after", textform.Duration(d.RepeatAfter))
 	if d.All {
 		v.Set("all", "yes")
 	}

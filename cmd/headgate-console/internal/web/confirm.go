@@ -73,8 +73,8 @@ func (r *request) keepComment(c *confirmation) {
 	c.Comment = true
 }
 
-// decide acts once the user has confirmed it, and asks before that. A question without a title is
-// not asked. What is wrong with the form is shown with the question.
+// decide acts once the user has confirmed it, and asks before that. What is wrong with the form is
+// shown with the question.
 func (r *request) decide(ask func() (confirmation, error), act, then func() error) error {
 	var m mistakes
 	if r.confirmed() {
@@ -87,9 +87,6 @@ func (r *request) decide(ask func() (confirmation, error), act, then func() erro
 	c, err := ask()
 	if err != nil {
 		return err
-	}
-	if c.Title == "" {
-		return after(act(), nil, then)
 	}
 	c.Mistakes = m
 	return r.confirm(c)
@@ -132,15 +129,14 @@ func (r *request) lastHour(p policy.Policy) (string, error) {
 }
 
 // confirmOff asks before a policy is turned off. when says when, such as "now".
-func (r *request) confirmOff(p policy.Policy, when, action string) error {
+func (r *request) confirmOff(p policy.Policy, when string) error {
 	lastHour, err := r.lastHour(p)
 	if err != nil {
 		return err
 	}
-	c := confirmationOf("off", p.Name)
+	c := r.asks("off", p.Name, policyPath(p.Name), r.sent()...)
 	c.Consequences = []string{"From " + when + " " + inForce(p) + " do not apply it: it refuses no request, " +
 		"and counts none. Its settings and its history stay.", lastHour}
-	c.Action, c.Back, c.Fields = action, policyPath(p.Name), r.sent()
 	r.keepComment(&c)
 	return r.confirm(c)
 }
@@ -148,7 +144,7 @@ func (r *request) confirmOff(p policy.Policy, when, action string) error {
 // confirmMore asks before a policy is saved that is known to refuse more requests than it does, and
 // reports whether it has asked. The service refuses the change of a policy that the actor may not
 // make.
-func (r *request) confirmMore(p policy.Policy, action string) (bool, error) {
+func (r *request) confirmMore(p policy.Policy) (bool, error) {
 	if r.confirmed() || p.Mode != policy.Enforce || !r.access.CanEdit(p.Apps) {
 		return false, nil
 	}
@@ -157,9 +153,8 @@ func (r *request) confirmMore(p policy.Policy, action string) (bool, error) {
 		return false, err
 	}
 
-	c := confirmationOf("more", p.Name)
+	c := r.asks("more", p.Name, policyPath(p.Name), r.sent()...)
 	c.Consequences = []string{w.Sentence()}
-	c.Action, c.Back, c.Fields = action, policyPath(p.Name), r.sent()
 	r.keepComment(&c)
 	return true, r.confirm(c)
 }

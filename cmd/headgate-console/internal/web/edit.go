@@ -123,9 +123,9 @@ func update(r *request) error {
 		return err
 	}
 	if off && !r.confirmed() {
-		return r.confirmOff(p, "now on", policyPath(p.Name)+"/edit")
+		return r.confirmOff(p, "now on")
 	}
-	if asked, err := r.confirmMore(p, policyPath(p.Name)+"/edit"); asked || err != nil {
+	if asked, err := r.confirmMore(p); asked || err != nil {
 		return err
 	}
 

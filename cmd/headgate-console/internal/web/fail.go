@@ -76,13 +76,25 @@ func (r *request) logFailure(status int, err error) {
 		"request_id", r.requestID(), "error", err)
 }
 
-// failures are the errors without details, each with the name of its page. The first that matches
-// counts: a Redis that does not answer comes before the deadline that it has not kept. What a
-// database has not answered it may have done.
-var failures = []struct {
+// names are what words.json calls errors. The first that matches counts.
+type names []struct {
 	err  error
 	name string
-}{
+}
+
+// of returns the name of an error, or "".
+func (n names) of(err error) string {
+	for _, known := range n {
+		if errors.Is(err, known.err) {
+			return known.name
+		}
+	}
+	return ""
+}
+
+// failures are the errors without details, with the names of their pages. A Redis that does not
+// answer comes before the deadline that it has not kept.
+var failures = names{
 	{service.ErrBusy, "busy"}, {service.ErrNoFleet, "redis"}, {service.ErrFull, "full"},
 	{service.ErrUnavailable, "database"}, {context.DeadlineExceeded, "database"},
 	{service.ErrNotLoggedIn, "session"}, {service.ErrNotFound, "lost"},
@@ -101,10 +113,8 @@ func (r *request) explain(err error) failure {
 
 	// A refusal that hides its object is as one that does not find it, so what has details of its
 	// own comes last.
-	for _, known := range failures {
-		if errors.Is(err, known.err) {
-			return r.keepFields(vocabulary.Failures[known.name])
-		}
+	if name := failures.of(err); name != "" {
+		return r.keepFields(vocabulary.Failures[name])
 	}
 	switch {
 	case errors.As(err, &denied):
@@ -128,7 +138,8 @@ func (r *request) explain(err error) failure {
 // keepFields keeps the fields that were sent, apart from secrets and files, where they can be sent
 // again.
 func (r *request) keepFields(f failure) failure {
-	if !f.Keep || r.req.Method != http.MethodPost || r.req.PostForm == nil || strings.HasPrefix(r.req.URL.Path, "/login") {
+	sent := r.req.Method == http.MethodPost && r.req.PostForm != nil
+	if !f.Keep || !sent || strings.HasPrefix(r.req.URL.Path, "/login") {
 		return f
 	}
 	f.Again = r.req.URL.Path

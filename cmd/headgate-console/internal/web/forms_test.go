@@ -86,8 +86,7 @@ func TestFormRoundTrip(t *testing.T) {
 	seen := map[string]bool{}
 	for i, p := range list {
 		p.Name, p.Apps = "p"+strconv.Itoa(i), []string{"a", "b"}
-		_, err := w.CreatePolicy(t.Context(), w.admin, p)
-		w.must(err)
+		w.add(p)
 
 		page := "/policies/" + p.Name
 		b.submit(page+"/edit", page+"/edit", url.Values{"do": {"save"}}).goes(page + "?done=saved")
@@ -150,8 +149,7 @@ func policiesOfFiles(t *testing.T) (list []policy.Policy) {
 func TestFormOfPlansAndExceptions(t *testing.T) {
 	w, b := asAdmin(t)
 	p := policy.Policy{Name: "p", Apps: []string{"a"}, Limit: limit("60/1h"), Key: "user"}
-	_, err := w.CreatePolicy(t.Context(), w.admin, p)
-	w.must(err)
+	w.add(p)
 
 	edit := func(changes url.Values) *answer { return b.submit("/policies/p/edit", "/policies/p/edit", changes) }
 
@@ -223,8 +221,7 @@ func TestFormOfPlansAndExceptions(t *testing.T) {
 func TestFormOfCostsAndConditions(t *testing.T) {
 	w, b := asAdmin(t)
 	p := policy.Policy{Name: "p", Apps: []string{"a"}, Limit: limit("60/1h"), Key: "user"}
-	_, err := w.CreatePolicy(t.Context(), w.admin, p)
-	w.must(err)
+	w.add(p)
 
 	edit := func(changes url.Values) *answer { return b.submit("/policies/p/edit", "/policies/p/edit", changes) }
 	stored := func(want policy.Policy) {
@@ -449,9 +446,8 @@ func TestFormShowsAllMistakes(t *testing.T) {
 
 func TestFormOfACalendar(t *testing.T) {
 	w, b := asAdmin(t)
-	_, err := w.CreatePolicy(t.Context(), w.admin, policy.Policy{Name: "p", Apps: []string{"a"}, Key: "user",
+	w.add(policy.Policy{Name: "p", Apps: []string{"a"}, Key: "user",
 		Limit: limit("10000/month tz=Europe/Berlin start=15")})
-	w.must(err)
 
 	// The fields are filled in from the text of the limit.
 	form := b.get("/policies/p/edit").form("/policies/p/edit")
@@ -479,9 +475,7 @@ func TestFormOfACalendar(t *testing.T) {
 
 func TestFormOfACalendarNamesMistakes(t *testing.T) {
 	w, b := asAdmin(t)
-	_, err := w.CreatePolicy(t.Context(), w.admin,
-		policy.Policy{Name: "p", Apps: []string{"a"}, Key: "user", Limit: limit("10000/week")})
-	w.must(err)
+	w.add(policy.Policy{Name: "p", Apps: []string{"a"}, Key: "user", Limit: limit("10000/week")})
 
 	form := b.get("/policies/p/edit").form("/policies/p/edit")
 

@@ -260,7 +260,8 @@ func askLimit(r *request, k *target) confirmation {
 		Field: "key_limit", Before: limitWords(k.Found.LimitOf(k.Counted, r.Clock())),
 		After: limitWords(p.LimitOf(k.Counted, r.Clock())),
 	}}
-	c.Consequences = []string{"Under " + k.Policy + why + ". The units that the key has used stay used. " + limitChange(k)}
+	c.Consequences = []string{"Under " + k.Policy + why + ". The units that the key has used stay used. " +
+		limitChange(k)}
 
 	// The list of exceptions comes before every limit.
 	if slices.Contains(k.Found.Access.Allow.Keys, k.Counted) {

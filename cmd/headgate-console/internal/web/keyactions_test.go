@@ -342,9 +342,7 @@ func TestKeyIsFoundUnderEachPolicy(t *testing.T) {
 	w.policy("also", "9/1m")
 
 	// This policy counts networks, so the address is found under its network.
-	_, err := w.CreatePolicy(t.Context(), w.admin,
-		policy.Policy{Name: "nets", Apps: []string{"a"}, Limit: limit("7/1m"), Key: "ip/56"})
-	w.must(err)
+	w.add(policy.Policy{Name: "nets", Apps: []string{"a"}, Limit: limit("7/1m"), Key: "ip/56"})
 	w.fleet.used["also 2001:db8::"] = 3
 
 	got := b.look("plain", "192.0.2.1")

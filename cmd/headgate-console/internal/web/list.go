@@ -20,8 +20,6 @@ import (
 type list struct {
 	Query    service.Query
 	Apps     []service.App
-	Modes    []choice
-	Spans    []choice // of the last change
 	Usual    []link
 	Rows     []listed
 	Total    int64
@@ -30,7 +28,6 @@ type list struct {
 	Previous string // addresses of pages, or ""
 	Next     string
 	Columns  []column
-	Orders   []choice
 	Here     string // the query of this page
 	CanAdd   bool   // the actor owns some application
 	Manager  bool   // the actor may add applications
@@ -80,8 +77,8 @@ func (r *request) showList(status int, q service.Query, m mistakes) error {
 	}
 
 	l := list{
-		Query: q, Apps: r.apps, Modes: modes(), Spans: choices("changed"), Total: page.Total, Page: page.Page.Page,
-		Pages: page.Pages, Columns: columns(q), Orders: choices("sort"), Here: listValues(q).Encode(),
+		Query: q, Apps: r.apps, Total: page.Total, Page: page.Page.Page,
+		Pages: page.Pages, Columns: columns(q), Here: listValues(q).Encode(),
 		CanAdd: len(r.ownApps()) > 0, Manager: r.access.CanManage(),
 		Filtered: q.Search != "" || q.Mode != "" || q.Changed != "" || q.Refusing,
 		Usual:    usualFilters(q), Late: page.Late && r.Fleet != nil, Wide: drawing.SparkWidth(24), Mistakes: m,
@@ -210,7 +207,8 @@ func listPath(q service.Query, page int) string {
 
 // OtherOrder names the order of the list if the form does not offer it, or is "".
 func (l list) OtherOrder() string {
-	if l.Query.Sort == "name" || slices.ContainsFunc(l.Orders, func(c choice) bool { return c.Value == l.Query.Sort }) {
+	offered := func(c choice) bool { return c.Value == l.Query.Sort }
+	if l.Query.Sort == "name" || slices.ContainsFunc(choices("sort"), offered) {
 		return ""
 	}
 	return "The other way round"

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 
 	"github.com/headgate/headgate/cmd/headgate-console/internal/oidc"
@@ -103,23 +102,17 @@ func loginCode(r *request) error {
 }
 
 // logInFailure returns the status of the form of a log-in, and what it says of an error that a
-// person can do something about; wrong names what is said of a wrong password or code. The status is
-// 0 for every other error, and for none.
+// person can do something about; wrong names what is said of a wrong password or code. The status
+// is 0 for every other error, and for none.
 func (r *request) logInFailure(err error, wrong string) (status int, text string) {
 	var limited *service.LimitedError
 	if errors.As(err, &limited) {
 		f := r.explain(err)
 		return f.Status, f.Text
 	}
-	for _, known := range []struct {
-		err  error
-		name string
-	}{{service.ErrCredentials, wrong}, {service.ErrFull, "full"}, {service.ErrUnavailable, "database"}} {
-		if errors.Is(err, known.err) {
-			return vocabulary.Signin[known.name].Status, vocabulary.Signin[known.name].Text
-		}
-	}
-	return 0, ""
+	known := names{{service.ErrCredentials, wrong}, {service.ErrFull, "full"}, {service.ErrUnavailable, "database"}}
+	said := vocabulary.Signin[known.of(err)]
+	return said.Status, said.Text
 }
 
 // maxNext is how many bytes the address of a page to show after the log-in may have. A cookie
@@ -216,22 +209,16 @@ func oidcEnd(r *request) error {
 	return r.seeOther(local(f.Next), "")
 }
 
-// providerFailure is an error of a log-in at the provider, and the name of what is said of it.
-type providerFailure struct {
-	err  error
-	name string
-}
-
-// providerFailures are those that a person can do something about. The first that matches counts.
-var providerFailures = []providerFailure{
+// providerFailures are the errors of a log-in at the provider that a person can do something about.
+var providerFailures = names{
 	{oidc.ErrAway, "provider away"}, {oidc.ErrGroup, "group"}, {service.ErrOwnPassword, "own password"},
 	{service.ErrNotLoggedIn, "no user"}, {oidc.ErrRefused, "refused"},
 }
 
 // oidcFailed shows the page for logging in again.
 func (r *request) oidcFailed(err error) error {
-	at := slices.IndexFunc(providerFailures, func(f providerFailure) bool { return errors.Is(err, f.err) })
-	if at < 0 {
+	name := providerFailures.of(err)
+	if name == "" {
 		return err
 	}
 
@@ -240,6 +227,6 @@ func (r *request) oidcFailed(err error) error {
 		r.Service.RefuseProvider(r.req.Context(), err, r.meta())
 	}
 
-	said := vocabulary.Signin[providerFailures[at].name]
+	said := vocabulary.Signin[name]
 	return r.show(said.Status, "login", "Sign in", loginForm{Provider: true, Mistake: said.Text})
 }

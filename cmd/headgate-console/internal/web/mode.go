@@ -82,16 +82,16 @@ func setMode(r *request) error {
 
 	// The version of the page is sent along, so that a change by another user in between is a
 	// conflict.
-	mine, action := p, policyPath(p.Name)+"/mode"
+	mine := p
 	mine.Mode, mine.Version = mode, r.version("version")
 	if mode == policy.Off && p.Mode != policy.Off && !r.confirmed() {
 		when := "now on"
 		if hours > 0 {
 			when = fmt.Sprintf("now, for %s,", plural(hours, "hour", "hours"))
 		}
-		return r.confirmOff(p, when, action)
+		return r.confirmOff(p, when)
 	}
-	if asked, err := r.confirmMore(mine, action); asked || err != nil {
+	if asked, err := r.confirmMore(mine); asked || err != nil {
 		return err
 	}
 

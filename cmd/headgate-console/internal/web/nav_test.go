@@ -102,9 +102,8 @@ func TestApplicationIsChosenOnce(t *testing.T) {
 	w := newWorld(t)
 	w.must(w.CreateApp(t.Context(), w.admin, "c", ""))
 	w.policy("of-a", "5/1m")
-	_, err := w.CreatePolicy(t.Context(), w.admin, policy.Policy{Name: "of-b", Apps: []string{"b"},
+	w.add(policy.Policy{Name: "of-b", Apps: []string{"b"},
 		Limit: core.MustParseLimit("5/1m"), Key: "ip"})
-	w.must(err)
 	w.person("both", map[string]service.Role{"a": service.Viewer, "b": service.Viewer})
 	b := w.as("both")
 
@@ -202,9 +201,8 @@ func TestSearchFindsPoliciesAndOffersTheKey(t *testing.T) {
 	for name, path := range map[string]string{
 		"checkout": "/login/pay", "login": "/x", "slow-login": "/y", "other": "/z",
 	} {
-		_, err := w.CreatePolicy(t.Context(), w.admin, policy.Policy{Name: name, Apps: []string{"a"}, Key: "ip",
+		w.add(policy.Policy{Name: name, Apps: []string{"a"}, Key: "ip",
 			Limit: core.MustParseLimit("5/1m"), Match: policy.Match{Path: path}})
-		w.must(err)
 	}
 	w.person("eve", map[string]service.Role{"b": service.Owner})
 	b := w.as("admin")

@@ -24,8 +24,8 @@ import (
 //go:embed templates/*.html
 var sources embed.FS
 
-// parsePages reads all templates, each with all of its parts. A template whose name begins with "_" is part of
-// the others.
+// parsePages reads all templates, each with all of its parts. A template whose name begins with "_"
+// is part of the others.
 func parsePages() (map[string]*template.Template, error) {
 	names, err := fs.Glob(sources, "templates/*.html")
 	if err != nil {
@@ -153,6 +153,7 @@ func helpers() template.FuncMap {
 
 		// Parts of pages.
 		"at":       at,
+		"choices":  choices,
 		"menu":     func(row keyRow, here string) *keyMenu { return &keyMenu{row, here} },
 		"odd":      func(n int) bool { return n%2 == 1 },
 		"owner":    func(r service.Role) bool { return r == service.Owner },

@@ -82,7 +82,8 @@ type overview struct {
 	CSV         string // the address of the file
 	Patterned   bool   // the areas have patterns
 	Fleet       fleetView
-	Work        work
+	Work        service.Publishing
+	Publishes   bool // there is a publisher
 
 	// folded are the parts whose content is sent, by their ids. nil means that all are.
 	folded []string
@@ -163,10 +164,11 @@ func (r *request) choosePatterns() error {
 }
 
 func (r *request) overview() (o overview, err error) {
-	o = overview{Every: r.query("refresh") != "", Manager: r.access.CanManage(), Redis: r.Fleet != nil,
-		Patterned: r.patterned()}
 	ctx := r.req.Context()
-	o.Apps, o.App = r.apps, r.chosenApp()
+	o = overview{
+		App: r.chosenApp(), Apps: r.apps, Every: r.query("refresh") != "", Manager: r.access.CanManage(),
+		Redis: r.Fleet != nil, Publishes: r.Publishing != nil, Patterned: r.patterned(),
+	}
 
 	// An application that the actor may not see is as one that does not exist.
 	if o.App != "" && !r.sees(o.App) {
@@ -184,11 +186,9 @@ func (r *request) overview() (o overview, err error) {
 	keep.Set("range", o.Range)
 	o.Query, o.Polls = keep.Encode(), q.Last < 24*time.Hour
 
-	p, err := r.Service.Publishing(ctx, r.actor)
-	if err != nil {
+	if o.Work, err = r.Service.Publishing(ctx, r.actor); err != nil {
 		return o, err
 	}
-	o.Work = r.work(p)
 	q.App = o.App
 
 	seen, err := r.Service.Overview(ctx, r.actor, q)
@@ -315,13 +315,5 @@ func csvPath(app, policy string, t service.Traffic) string {
 	}).Encode()
 }
 
-// work is the progress of publishing.
-type work struct {
-	service.Publishing
-	Pending int64 // versions that are not published yet
-	Runs    bool  // there is a publisher
-}
-
-func (r *request) work(p service.Publishing) work {
-	return work{Publishing: p, Pending: p.Version - p.Published, Runs: r.Publishing != nil}
-}
+// Pending returns how many versions are not published yet.
+func (o overview) Pending() int64 { return o.Work.Version - o.Work.Published }

@@ -159,15 +159,20 @@ func (w *world) person(name string, roles map[string]service.Role) service.Actor
 	return a
 }
 
+// add adds a policy.
+func (w *world) add(p policy.Policy) policy.Policy {
+	w.t.Helper()
+	p, err := w.CreatePolicy(w.t.Context(), w.admin, p)
+	w.must(err)
+	return p
+}
+
 // policy adds a policy of the application a with the text of a limit.
 func (w *world) policy(name, limit string) policy.Policy {
 	w.t.Helper()
 	l, err := core.ParseLimit(limit)
 	w.must(err)
-	p, err := w.CreatePolicy(w.t.Context(), w.admin,
-		policy.Policy{Name: name, Apps: []string{"a"}, Limit: l, Key: "ip"})
-	w.must(err)
-	return p
+	return w.add(policy.Policy{Name: name, Apps: []string{"a"}, Limit: l, Key: "ip"})
 }
 
 // browser is a client of the pages, without JavaScript.
