@@ -142,7 +142,8 @@ func TestTakeLeaseDecidesAsDecide(t *testing.T) {
 				k.keep(t, h.Rand, &want)
 			}
 
-			if got := k.leases(); !slices.Equal(sorted(got), sorted(want.Leases)) || len(got) > 0 && k.limit != want.Limit {
+			got := k.leases()
+			if !slices.Equal(sorted(got), sorted(want.Leases)) || len(got) > 0 && k.limit != want.Limit {
 				t.Fatalf("history %d, %v %d of %q: holds %+v under %v, want %+v under %v",
 					seed, op.Verb, op.Cost, op.Lease, got, k.limit, want.Leases, want.Limit)
 			}

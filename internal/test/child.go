@@ -10,11 +10,13 @@ import (
 func Launch(cmd *exec.Cmd) (ended <-chan struct{}, err error) {
 	cmd.SysProcAttr = dieWithParent()
 	started, done := make(chan error), make(chan struct{})
+
 	go func() {
 		// The kernel's signal is tied to the thread that starts the program.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		defer close(done)
+
 		err := cmd.Start()
 		started <- err
 		if err == nil {

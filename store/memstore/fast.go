@@ -113,15 +113,11 @@ func (h *shard) commit(i int, v *limitClass, op *core.Op, now int64, d *core.Dec
 	if v.compact.Windowed() && op.CheckWindows(now) != nil {
 		return false
 	}
-	if op.Verb == core.Peek {
-		return v.compact.PeekListed(c.used, c.mark, h.list(i), now, op.Cost, d) && d.ResetAfter > 0
+	if v.compact.Listed() {
+		return h.commitListed(i, v, op, now, d)
 	}
 
-	// A list is charged in its place, and two numbers once it is known that the slot stays in use.
-	if v.compact.Listed() {
-		good := h.takeListed(i, &v.compact, op, now, d)
-		return good && d.ResetAfter > 0 && (d.Allowed || op.Ban == nil)
-	}
+	// The two numbers are charged once it is known that the slot stays in use.
 	used, mark, good := v.compact.Take(c.used, c.mark, now, op.Cost, d)
 	if !good || d.ResetAfter == 0 || !d.Allowed && op.Ban != nil {
 		return false
@@ -130,6 +126,16 @@ func (h *shard) commit(i int, v *limitClass, op *core.Op, now int64, d *core.Dec
 		c.used, c.mark = used, mark
 	}
 	return true
+}
+
+// commitListed is commit for a slot with a list, which is charged in its place. It peeks too.
+func (h *shard) commitListed(i int, v *limitClass, op *core.Op, now int64, d *core.Decision) bool {
+	if op.Verb == core.Peek {
+		c := &h.slots[i]
+		return v.compact.PeekListed(c.used, c.mark, h.list(i), now, op.Cost, d) && d.ResetAfter > 0
+	}
+	good := h.takeListed(i, &v.compact, op, now, d)
+	return good && d.ResetAfter > 0 && (d.Allowed || op.Ban == nil)
 }
 
 // quick reports whether the op is a Take that core.Compact can decide if its limit has one and the

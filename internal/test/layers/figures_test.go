@@ -29,11 +29,11 @@ var ceilings = map[string]int{
 	// the console, the bounds of what a tighter limit would have refused, and matches of queries
 	// and claims. Then tables of plans that policies share, the floors of bench (300), replies
 	// that come late (190), and bans of overrides in headgate keys (90).
-	"lines of code": 89_162,
+	"lines of code": 88_912,
 
 	"files of limiter":                                 20,
 	"files of store/redisstore":                        29, // latereply.go reads replies that come late
-	"references against the order in limiter":          22,
+	"references against the order in limiter":          24, // a set of rules leads to its prepared step
 	"references against the order in store/redisstore": 12, // connections lead to their late replies
 	"files that name an algorithm":                     0,
 
@@ -41,7 +41,7 @@ var ceilings = map[string]int{
 	"files of a type of limiter":            3,
 	"methods of a type of store/redisstore": 23,
 	"files of a type of store/redisstore":   3,
-	"methods of a type of store/memstore":   36,
+	"methods of a type of store/memstore":   37,
 	"files of a type of store/memstore":     3,
 	"methods of a type of store/failover":   22,
 	"files of a type of store/failover":     3,
@@ -60,8 +60,8 @@ var ceilings = map[string]int{
 
 	"lines of nethttp":            148,
 	"lines of ginmw":              220,
-	"lines of echomw":             161,
-	"lines of fibermw":            132,
+	"lines of echomw":             164,
+	"lines of fibermw":            134,
 	"lines of adapters/echov5mw":  185,
 	"lines of adapters/fiberv3mw": 151,
 }

@@ -67,8 +67,8 @@ type collector struct {
 	last   int64 // the series that was pruned last; used by run only
 }
 
-// Start starts a worker, which collects at once what is missing. What it leaves when it is closed is
-// collected by another worker, or the next one. A nil logger means slog.Default().
+// Start starts a worker, which collects at once what is missing. What it leaves when it is closed
+// is collected by another worker, or the next one. A nil logger means slog.Default().
 func Start(source Source, ledger Ledger, logger *slog.Logger) *worker.Worker {
 	c := &collector{source: source, ledger: ledger}
 	return worker.Start(worker.Task{

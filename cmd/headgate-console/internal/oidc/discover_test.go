@@ -78,6 +78,7 @@ func TestProviderIsAskedUntilItAnswers(t *testing.T) {
 					t.Fatalf("the error is %v", err)
 				}
 			}
+
 			if took != answerTime || a.asked != 100*round {
 				t.Errorf("round %d: 100 log-ins took %s and %d requests in all", round, took, a.asked)
 			}
@@ -91,6 +92,7 @@ func TestProviderIsAskedUntilItAnswers(t *testing.T) {
 			t.Errorf("a browser that has gone: %v", err)
 		}
 
+		// The next one waits for the answer, and no other asks again.
 		for _, wait := range []time.Duration{time.Second, 0} {
 			if took, errs := begin(p, 1); took != wait || errors.Join(errs...) != nil || a.asked != 202 {
 				t.Errorf("%s, %d requests in all, %v", took, a.asked, errors.Join(errs...))
