@@ -7,9 +7,9 @@
 //	record  the 16 bytes of an id, and a word, which is the low bits of the expiry of the lease
 //	        and, below them, its units
 //
-// The records are in no order, so that a step writes one of them and moves none. No lease ends
-// later than a Period of the limit from the last step on, so that the low bits and the mark tell
-// the instant. A lease that has ended keeps its record until the next Take or Refund.
+// The records are in no order, so that a step writes one of them and moves none. No lease ends later
+// than a Period of the limit from the last step on, so that the low bits and the mark tell the
+// instant. A lease that has ended keeps its record until the next Take or Refund.
 
 package core
 
