@@ -4,18 +4,17 @@
 //	used    the number of leases and, below it, their units, 16 bits each; those above are the
 //	        store's own
 //	mark    the expiry of the last lease, or the instant at which the key became fresh
-//	record  the 16 bytes of an id, and a word, which is the low bits of the expiry of the lease
-//	        and, below them, its units
+//	record  a word, which is the low bits of an expiry and, below them, the units of the lease,
+//	        and the 16 bytes of its id
 //
-// The records are in no order, so that a step writes one of them and moves none. No lease ends later
-// than a Period of the limit from the last step on, so that the low bits and the mark tell the
-// instant. A lease that has ended keeps its record until the next Take or Refund.
+// The records are in the order of their expiry. No lease ends later than a Period of the limit
+// from the last step on, so that the low bits and the mark tell the instant.
 
 package core
 
 import (
-	"cmp"
 	"encoding/binary"
+	"math"
 	"slices"
 )
 
@@ -31,18 +30,19 @@ const (
 	// Records have a word of 6 bytes, and if the low bits of that are too few for the Period, of 8.
 	shortRecord = 6 + leaseIDBytes
 	longRecord  = 8 + leaseIDBytes
-	shortExpiry = 1<<(48-leaseUnitBits) - 1
-	longExpiry  = 1<<(64-leaseUnitBits) - 1
 )
 
 // compactLeases returns the arithmetic of a Concurrency limit. Its units are the bytes of a record.
 func compactLeases(l *Limit) Compact {
 	c := Compact{form: inLeases, every: l.period(), units: shortRecord, capacity: l.Quota}
-	if c.every > shortExpiry {
+	if c.every >= 1<<c.leaseBits() {
 		c.units = longRecord
 	}
 	return c
 }
+
+// leaseBits returns how many low bits of an expiry a record has.
+func (c *Compact) leaseBits() int { return 8*(int(c.units)-leaseIDBytes) - leaseUnitBits }
 
 // Leased reports whether a key is decided by TakeLease and its siblings.
 func (c *Compact) Leased() bool { return c.form == inLeases }
@@ -73,7 +73,7 @@ func (c *Compact) PackLeases(leases []Lease, head, tail []byte) (used, mark int6
 	for i := range leases {
 		l := &leases[i]
 		id, _ := parseLeaseID(l.ID)
-		r.set(i, record{id, wordOf(l.Expiry, l.Units)})
+		r.set(i, l.Expiry, l.Units, id)
 		used += 1<<leaseCountBits + l.Units
 	}
 	return used, leases[len(leases)-1].Expiry, true
@@ -81,7 +81,7 @@ func (c *Compact) PackLeases(leases []Lease, head, tail []byte) (used, mark int6
 
 // Packs reports whether PackLeases can write the leases where there is room for them.
 func (c *Compact) Packs(leases []Lease) bool {
-	if n := len(leases); n > 0 && leases[n-1].Expiry-leases[0].Expiry > c.records(nil, nil).expiryMask {
+	if n := len(leases); n > 0 && leases[n-1].Expiry-leases[0].Expiry >= 1<<c.leaseBits() {
 		return false
 	}
 	for i := range leases {
@@ -92,7 +92,7 @@ func (c *Compact) Packs(leases []Lease) bool {
 	return true
 }
 
-// UnpackLeases appends the leases of a key to a list, in the order of their expiry.
+// UnpackLeases appends the leases of a key to a list.
 func (c *Compact) UnpackLeases(used, mark int64, head, tail []byte, leases []Lease) []Lease {
 	n := c.Leases(used)
 	if n == 0 {
@@ -103,17 +103,15 @@ func (c *Compact) UnpackLeases(used, mark int64, head, tail []byte, leases []Lea
 	r := c.records(head, tail)
 	text := make([]byte, 0, 2*leaseIDBytes*n)
 	for i := range n {
-		text = appendLeaseID(text, r.get(i).id)
+		text = appendLeaseID(text, r.id(i))
 	}
 	ids := string(text)
 
 	leases = slices.Grow(leases, n)
-	first := len(leases)
 	for i := range n {
-		at, word := 2*leaseIDBytes*i, r.get(i).word
-		leases = append(leases, Lease{ids[at : at+2*leaseIDBytes], r.expiryOf(word, mark), int64(word & leaseUnits)})
+		at := 2 * leaseIDBytes * i
+		leases = append(leases, Lease{ids[at : at+2*leaseIDBytes], r.expiry(i, mark), r.units(i)})
 	}
-	slices.SortStableFunc(leases[first:], func(a, b Lease) int { return cmp.Compare(a.Expiry, b.Expiry) })
 	return leases
 }
 
@@ -122,19 +120,17 @@ func (c *Compact) UnpackLeases(used, mark int64, head, tail []byte, leases []Lea
 // Period. If ok is false, TakeLease has changed only d, and Decide has to decide.
 func (c *Compact) TakeLease(used, mark *int64, head, tail []byte, op *Op, now int64, d *Decision) (ok bool) {
 	var s leaseStep
-	s.open(c, head, tail)
-	s.n, s.mark = c.Leases(*used), *mark
-	if !s.decide(c, op, now, d) {
+	if !s.decide(c, *used, *mark, head, tail, op, now, d) {
 		return false
 	}
 
 	// A Refund of a fresh key must not make it last longer.
 	switch {
 	case op.Verb == Refund && s.n > 0:
-		s.release(now)
+		s.release()
 	case op.Verb == Take && op.Cost > 0 && d.Allowed:
 		d.Taken = op.Cost
-		s.take(op.Cost, now)
+		s.take(op, now)
 	default:
 		s.report(op, now, d)
 		return true
@@ -151,9 +147,7 @@ func (c *Compact) TakeLease(used, mark *int64, head, tail []byte, op *Op, now in
 // as it is without the Take.
 func (c *Compact) TryLease(used, mark int64, head, tail []byte, op *Op, now int64, d *Decision) (ok bool) {
 	var s leaseStep
-	s.open(c, head, tail)
-	s.n, s.mark = c.Leases(used), mark
-	if !s.decide(c, op, now, d) {
+	if !s.decide(c, used, mark, head, tail, op, now, d) {
 		return false
 	}
 	s.report(op, now, d)
@@ -163,181 +157,155 @@ func (c *Compact) TryLease(used, mark int64, head, tail []byte, op *Op, now int6
 // leaseStep is a step on the leases of a key.
 type leaseStep struct {
 	records
-	n      int     // of the records, also of those that no longer count
-	ended  int     // of the leases that have ended
-	hole   int     // a record of one, or -1
-	found  int     // the record of the op's lease, or -1
-	units  int64   // of that lease
-	held   int64   // units
-	mark   int64   // the expiry of the last lease, as the records are written
-	last   int64   // the same of those that are held
-	others int64   // and of those but the op's, or 0
-	period int64   // of the op's limit
-	id     leaseID // of the op
+	first, n int   // of the records that count
+	found    int   // the record of the op's lease, or -1
+	held     int64 // units
+	last     int64 // the expiry of the last lease
+	id       leaseID
 }
 
 // decide reads the key, and decides a Take or a Peek.
-func (l *leaseStep) decide(c *Compact, op *Op, now int64, d *Decision) (ok bool) {
-	id, known := parseLeaseID(op.Lease)
-	l.id, l.last, l.period = id, l.mark, op.Limit.period()
-	l.read(now, known)
+func (l *leaseStep) decide(
+	c *Compact, used, mark int64, head, tail []byte, op *Op, now int64, d *Decision,
+) (ok bool) {
+	limit := &op.Limit
+	l.records, l.n, l.found = c.records(head, tail), c.Leases(used), -1
+	l.held, l.last = used&leaseCountMask, mark
+
+	l.skipEnded(now)
+
+	*d = Decision{At: now}
+	known := false
+	if l.id, known = parseLeaseID(op.Lease); known {
+		l.found = l.find()
+	}
 	if !l.suits(c, op, now) {
 		return false
 	}
 
 	// A renewal needs no units: the lease holds them already.
-	*d = Decision{At: now}
-	switch missing := l.held + op.Cost - op.Limit.Quota; {
+	switch missing := l.held + op.Cost - limit.Quota; {
 	case op.Verb == Refund || op.Cost == 0:
 		d.Allowed = true
-	case op.Cost > op.Limit.Quota:
+	case op.Cost > limit.Quota:
 		d.RetryAfter = Never
 	case l.found >= 0 || missing <= 0:
 		d.Allowed = true
 	default:
-		wait, ok := l.wait(missing, now)
-		d.RetryAfter = micros(wait)
-		return ok
+		d.RetryAfter = micros(l.wait(missing, now))
 	}
 
 	// A new lease needs room, and an id as records have.
-	if op.Verb != Take || op.Cost == 0 || l.found >= 0 {
+	if op.Verb != Take || op.Cost == 0 || !d.Allowed || l.found >= 0 {
 		return true
 	}
-	return known && (l.hole >= 0 || l.n < l.inHead || l.n < l.room())
+	n := l.n - l.first
+	return known && (n < l.inHead || n < l.room())
 }
 
-// read reads the records at now. known is false if none can have the id of the op.
-func (l *leaseStep) read(now int64, known bool) {
-	l.ended, l.hole, l.found, l.held, l.others = 0, -1, -1, 0, 0
-	first := min(l.n, l.inHead)
-	l.readIn(l.head, 0, first, now, known)
-	l.readIn(l.tail, first, l.n, now, known)
-}
-
-// readIn reads the records from i up to end, which are the first of the memory.
-func (l *leaseStep) readIn(memory []byte, i, end int, now int64, known bool) {
-	for ; i < end; i++ {
-		r := l.records.first(memory)
-		memory = memory[l.size:]
-		units, expiry := int64(r.word&leaseUnits), l.expiryOf(r.word, l.mark)
-		if expiry <= now {
-			l.ended++
-			l.hole = i
-			continue
+// skipEnded skips the records of leases that have ended.
+func (l *leaseStep) skipEnded(now int64) {
+	for l.first < l.n {
+		word := l.word(l.first)
+		if l.expiryOf(word, l.last) > now {
+			return
 		}
-
-		l.held += units
-		if r.id == l.id && known {
-			l.found, l.units = i, units
-			continue
-		}
-		l.others = max(l.others, expiry)
+		l.held -= int64(word & leaseUnits)
+		l.first++
 	}
 }
 
 // suits reports whether the step is not one that Decide has to decide.
 func (l *leaseStep) suits(c *Compact, op *Op, now int64) bool {
-	others := l.n - l.ended
-	if op.Verb == Take {
-		if l.period > c.every {
-			return false
-		}
-		if l.found >= 0 {
-			others--
-		}
+	limit, others := &op.Limit, l.n-l.first
+	if op.Verb == Take && limit.period() > c.every {
+		return false
+	}
+	if op.Verb == Take && l.found >= 0 {
+		others--
 	}
 
 	// A key without other leases is one of the op's limit from now on.
-	if others == 0 && (l.period != c.every || op.Limit.Quota != c.capacity) {
+	if others == 0 && (limit.period() != c.every || limit.Quota != c.capacity) {
 		return false
 	}
 
 	// Only a clock that was set back leaves a lease that lasts longer.
-	return l.n == l.ended || l.mark <= now+c.every
+	return l.first == l.n || l.last <= now+c.every
 }
 
-// maxWaits is how many leases wait waits for one by one.
-const maxWaits = 8
-
-// wait returns the time until the missing units come back. ok is false if too many leases have to
-// end for that.
-func (l *leaseStep) wait(missing, now int64) (wait int64, ok bool) {
-	at := now
-	for range maxWaits {
-		next, back := l.mark, int64(0)
-		for i := range l.n {
-			word := l.get(i).word
-			switch end := l.expiryOf(word, l.mark); {
-			case end <= at || end > next:
-			case end == next:
-				back += int64(word & leaseUnits)
-			default:
-				next, back = end, int64(word&leaseUnits)
-			}
-		}
-		if missing -= back; missing <= 0 {
-			return next - now, true
-		}
-		at = next
+// wait returns the time until the missing units come back.
+func (l *leaseStep) wait(missing, now int64) int64 {
+	i := l.first
+	for missing -= l.units(i); missing > 0; missing -= l.units(i) {
+		i++
 	}
-	return 0, false
+	return l.expiry(i, l.last) - now
 }
 
-// release drops the lease of the op, if it is held, and those that have ended.
-func (l *leaseStep) release(now int64) {
+// find returns the record of the id, or -1.
+func (l *leaseStep) find() int {
+	for i := l.first; i < l.n; i++ {
+		if l.records.id(i) == l.id {
+			return i
+		}
+	}
+	return -1
+}
+
+// release drops the lease of the op, if it is held.
+func (l *leaseStep) release() {
 	if l.found >= 0 {
-		l.held -= l.units
-		l.remove(l.found)
-		l.last = l.others
+		l.held -= l.units(l.found)
 	}
-	l.dropEnded(now)
+	l.drop()
 }
 
-// dropEnded drops the records of leases that have ended.
-func (l *leaseStep) dropEnded(now int64) {
-	for i := l.n - 1; i >= 0 && l.ended > 0; i-- {
-		if l.expiryOf(l.get(i).word, l.mark) <= now {
-			l.remove(i)
-			l.ended--
+// drop drops the records that no longer count, and that of the op's lease.
+func (l *leaseStep) drop() {
+	last := l.last
+	if l.found >= 0 {
+		if l.found == l.n-1 && l.n-1 > l.first {
+			last = l.expiry(l.n-2, l.last)
 		}
+		l.move(l.found, l.found+1, l.n)
+		l.n--
 	}
+	if l.first > 0 {
+		l.move(0, l.first, l.n)
+		l.n, l.first = l.n-l.first, 0
+	}
+	l.last, l.found = last, -1
 }
 
-// remove drops a record, whose place the last one takes.
-func (l *leaseStep) remove(i int) {
-	if l.n--; i < l.n {
-		l.set(i, l.get(l.n))
+// take adds or renews the lease of the op.
+func (l *leaseStep) take(op *Op, now int64) {
+	units := op.Cost
+	if l.found >= 0 {
+		units = l.units(l.found)
+		l.held -= units
 	}
-}
+	l.drop()
 
-// take adds or renews the lease of the op, and drops those that have ended. Nearly always there is
-// at most one, and the new lease has its record.
-func (l *leaseStep) take(cost, now int64) {
-	if l.ended > 1 || l.ended > 0 && l.found >= 0 {
-		l.dropEnded(now)
-		l.read(now, true)
+	// Nearly always it is the last to end. One of a shorter Period goes before those that end
+	// later.
+	end, i := now+op.Limit.period(), l.n
+	for i > 0 && l.expiry(i-1, l.last) > end {
+		i--
 	}
-
-	i := l.hole
-	switch {
-	case l.found >= 0:
-		i, cost = l.found, l.units
-		l.held -= cost
-	case i < 0:
-		i = l.n
-		l.n++
+	if i == l.n {
+		l.last = end
 	}
-	end := now + l.period
-	l.set(i, record{l.id, wordOf(end, cost)})
-	l.held += cost
-	l.last, l.ended = max(l.others, end), 0
+	l.makeRoom(i, l.n)
+	l.set(i, end, units, l.id)
+	l.n++
+	l.held += units
 }
 
 // report completes the decision with what is left of the key.
 func (l *leaseStep) report(op *Op, now int64, d *Decision) {
 	d.Remaining = max(0, op.Limit.Quota-l.held)
-	if l.n > l.ended {
+	if l.n > l.first {
 		d.ResetAfter = micros(l.last - now)
 	}
 }
@@ -345,90 +313,103 @@ func (l *leaseStep) report(op *Op, now int64, d *Decision) {
 // records are those of a key: as many as fit into head, and then those in tail.
 type records struct {
 	head, tail []byte
-	size       int   // of a record
-	inHead     int   // records
-	expiryMask int64 // the bits of an expiry that a record has
+	size       int    // of a record
+	inHead     int    // records
+	wordMask   uint64 // the bits of a word
 }
 
-// record is a lease.
-type record struct {
-	id   leaseID
-	word uint64
-}
-
-func (c *Compact) records(head, tail []byte) (r records) {
-	r.open(c, head, tail)
+func (c *Compact) records(head, tail []byte) records {
+	r := records{head: head, tail: tail, size: int(c.units), wordMask: math.MaxUint64}
+	if r.size == shortRecord {
+		r.wordMask = 1<<48 - 1
+	}
+	r.inHead = r.fitInto(head)
 	return r
 }
 
-// open makes r the records in two pieces of memory. To set it here is faster than to copy it.
-func (r *records) open(c *Compact, head, tail []byte) {
-	r.head, r.tail = head, tail
-	if c.units == shortRecord {
-		r.size, r.inHead, r.expiryMask = shortRecord, len(head)/shortRecord, shortExpiry
-	} else {
-		r.size, r.inHead, r.expiryMask = longRecord, len(head)/longRecord, longExpiry
+// fitInto returns how many records fit into the memory. A division by a constant is fast.
+func (r *records) fitInto(memory []byte) int {
+	if r.size == shortRecord {
+		return len(memory) / shortRecord
 	}
+	return len(memory) / longRecord
 }
 
 // room returns the number of records that have room.
-func (r *records) room() int {
-	if r.size == shortRecord {
-		return r.inHead + len(r.tail)/shortRecord
-	}
-	return r.inHead + len(r.tail)/longRecord
-}
+func (r *records) room() int { return r.inHead + r.fitInto(r.tail) }
 
-// at returns the memory from record i on.
+// at returns record i.
 func (r *records) at(i int) []byte {
-	if i < r.inHead {
-		return r.head[i*r.size:]
+	b := r.head
+	if i >= r.inHead {
+		b, i = r.tail, i-r.inHead
 	}
-	return r.tail[(i-r.inHead)*r.size:]
+	return b[i*r.size:][:r.size]
 }
 
-// get returns record i.
-func (r *records) get(i int) record { return r.first(r.at(i)) }
+// word returns the word of record i.
+func (r *records) word(i int) uint64 { return binary.LittleEndian.Uint64(r.at(i)) & r.wordMask }
 
-// first returns the record that the memory begins with.
-func (r *records) first(memory []byte) record {
-	if r.size == shortRecord {
-		_ = memory[shortRecord-1]
-		return record{
-			leaseID{binary.LittleEndian.Uint64(memory), binary.LittleEndian.Uint64(memory[8:])},
-			binary.LittleEndian.Uint64(memory[shortRecord-8:]) >> 16,
-		}
-	}
-	_ = memory[longRecord-1]
-	return record{
-		leaseID{binary.LittleEndian.Uint64(memory), binary.LittleEndian.Uint64(memory[8:])},
-		binary.LittleEndian.Uint64(memory[16:]),
-	}
-}
+func (r *records) units(i int) int64 { return int64(r.word(i) & leaseUnits) }
 
-// set writes record i. The id overwrites what a short word does not have.
-func (r *records) set(i int, v record) {
-	b := r.at(i)
-	if r.size == shortRecord {
-		binary.LittleEndian.PutUint64(b[shortRecord-8:], v.word<<16)
-	} else {
-		binary.LittleEndian.PutUint64(b[longRecord-8:], v.word)
-	}
-	binary.LittleEndian.PutUint64(b, v.id.first)
-	binary.LittleEndian.PutUint64(b[8:], v.id.last)
-}
+// expiry returns the instant at which lease i ends, where last is that of the last.
+func (r *records) expiry(i int, last int64) int64 { return r.expiryOf(r.word(i), last) }
 
-// wordOf returns the word of a lease.
-func wordOf(expiry, units int64) uint64 { return uint64(expiry)<<leaseUnitBits | uint64(units) }
-
-// expiryOf returns the instant at which the lease of a word ends, where last is that of the last.
+// expiryOf returns the instant at which the lease of a word ends.
 func (r *records) expiryOf(word uint64, last int64) int64 {
-	return last - (last-int64(word>>leaseUnitBits))&r.expiryMask
+	mask := int64(r.wordMask >> leaseUnitBits)
+	return last - (last-int64(word>>leaseUnitBits))&mask
+}
+
+func (r *records) id(i int) leaseID {
+	b := r.at(i)[r.size-leaseIDBytes:]
+	return leaseID{binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[8:])}
+}
+
+// set writes record i. The id overwrites what a short word has no room for.
+func (r *records) set(i int, expiry, units int64, id leaseID) {
+	b := r.at(i)
+	binary.LittleEndian.PutUint64(b, uint64(expiry)<<leaseUnitBits|uint64(units))
+	b = b[r.size-leaseIDBytes:]
+	binary.LittleEndian.PutUint64(b, id[0])
+	binary.LittleEndian.PutUint64(b[8:], id[1])
+}
+
+// move moves the records from up to end to the place to, which is before them.
+func (r *records) move(to, from, end int) {
+	if n := min(end, r.inHead) - from; n > 0 {
+		copy(r.head[to*r.size:], r.head[from*r.size:][:n*r.size])
+		to, from = to+n, from+n
+	}
+	for ; from < end && to < r.inHead; to, from = to+1, from+1 {
+		copy(r.at(to), r.at(from))
+	}
+	if from < end {
+		copy(r.tail[(to-r.inHead)*r.size:], r.tail[(from-r.inHead)*r.size:(end-r.inHead)*r.size])
+	}
+}
+
+// makeRoom moves the records from i up to end by one place.
+func (r *records) makeRoom(i, end int) {
+	if first := max(i, r.inHead); first < end {
+		tail := r.tail[(first-r.inHead)*r.size:]
+		n := (end - first) * r.size
+		copy(tail[r.size:], tail[:n])
+	}
+	if i >= r.inHead || i == end {
+		return
+	}
+	if end >= r.inHead {
+		copy(r.at(r.inHead), r.at(r.inHead-1))
+		end = r.inHead - 1
+	}
+	head := r.head[i*r.size:]
+	copy(head[r.size:], head[:(end-i)*r.size])
 }
 
 // leaseID is an id of 32 hexadecimal digits in lower case. Each number stands for 16 of them: the
 // high half of each byte for one of the first eight, and the low half for one of the others.
-type leaseID struct{ first, last uint64 }
+type leaseID [2]uint64
 
 const (
 	eachByte = 0x0101010101010101
@@ -449,7 +430,7 @@ func parseLeaseID(id string) (v leaseID, ok bool) {
 
 // appendLeaseID appends the text of an id.
 func appendLeaseID(text []byte, id leaseID) []byte {
-	for _, half := range [2]uint64{id.first, id.last} {
+	for _, half := range id {
 		text = binary.LittleEndian.AppendUint64(text, digitsOf(half>>4&lowHalf))
 		text = binary.LittleEndian.AppendUint64(text, digitsOf(half&lowHalf))
 	}
