@@ -65,13 +65,14 @@ func begin(p *Provider, n int) (took time.Duration, errs []error) {
 	return time.Since(begun), errs
 }
 
-// A provider that hangs delays each log-in as long as a question may take, and later ones ask
-// again. One that has answered is asked no more.
-func TestProviderIsAskedUntilItAnswers(t *testing.T) {
+// Log-ins that wait for a provider that hangs do not wait for each other, and later ones ask
+// again.
+func TestProviderThatHangsIsAskedOnceForAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &answering{takes: time.Hour}
 		p := providerOf(t, a)
 		for round := 1; round <= 2; round++ {
+			// All hundred share one question, and wait no longer than it may take.
 			took, errs := begin(p, 100)
 			for _, err := range errs {
 				if !errors.Is(err, ErrAway) {
@@ -79,24 +80,53 @@ func TestProviderIsAskedUntilItAnswers(t *testing.T) {
 				}
 			}
 
-			if took != answerTime || a.asked != 100*round {
+			if took != answerTime || a.asked != round {
 				t.Errorf("round %d: 100 log-ins took %s and %d requests in all", round, took, a.asked)
 			}
 		}
 
-		// The browser of the first log-in goes away before the answer.
+		// After the failures the provider is asked again, and then no more.
 		a.takes, a.body = time.Second, described
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second/2)
-		defer cancel()
-		if _, _, err := p.Begin(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("a browser that has gone: %v", err)
+		if took, errs := begin(p, 100); took != time.Second || errors.Join(errs...) != nil || a.asked != 3 {
+			t.Errorf("%s, %d requests in all, %v", took, a.asked, errors.Join(errs...))
 		}
 
-		// The next one waits for the answer, and no other asks again.
-		for _, wait := range []time.Duration{time.Second, 0} {
-			if took, errs := begin(p, 1); took != wait || errors.Join(errs...) != nil || a.asked != 202 {
-				t.Errorf("%s, %d requests in all, %v", took, a.asked, errors.Join(errs...))
-			}
+		if took, errs := begin(p, 100); took != 0 || errors.Join(errs...) != nil || a.asked != 3 {
+			t.Errorf("a provider that is known: %s, %d requests in all, %v", took, a.asked, errors.Join(errs...))
+		}
+	})
+}
+
+// A browser that has gone does not wait, and does not end the question of the others.
+func TestProviderIsAskedOnForOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := providerOf(t, &answering{takes: 5 * time.Second, body: described})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+
+		begun := time.Now()
+		gone := make(chan error)
+		go func() {
+			_, _, err := p.Begin(ctx)
+			gone <- err
+		}()
+
+		// The second log-in comes while the question of the first one is open.
+		synctest.Wait()
+
+		other := make(chan error)
+		go func() {
+			_, _, err := p.Begin(context.Background())
+			other <- err
+		}()
+
+		// The first one ends with its browser, and the question goes on for the second one.
+		if err := <-gone; !errors.Is(err, context.DeadlineExceeded) || time.Since(begun) != time.Second {
+			t.Errorf("%v after %s", err, time.Since(begun))
+		}
+
+		if err := <-other; err != nil || time.Since(begun) != 5*time.Second {
+			t.Errorf("%v after %s", err, time.Since(begun))
 		}
 	})
 }

@@ -13,7 +13,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"github.com/coreos/go-oidc/v3/oidc"
@@ -57,7 +57,19 @@ type Options struct {
 type Provider struct {
 	o      Options
 	client *http.Client
-	found  atomic.Pointer[oidc.Provider] // nil until it has answered
+
+	mu sync.Mutex
+
+	// known is nil until the provider is asked for its addresses, and after a failure. Guarded
+	// by mu.
+	known *discovery
+}
+
+// discovery is a question for the addresses of the provider, and its answer.
+type discovery struct {
+	done  chan struct{} // closed when there is an answer
+	found *oidc.Provider
+	err   error
 }
 
 // New returns a provider. It asks the provider for nothing: that need not run yet.
@@ -259,22 +271,53 @@ func (p *Provider) member(claim any) bool {
 	})
 }
 
-// discover returns what is needed to ask the provider about a log-in. Until the provider has
-// answered once, each log-in asks for its addresses, so that one that hangs delays no other.
+// discover returns what is needed to ask the provider about a log-in.
 func (p *Provider) discover(ctx context.Context) (*oauth2.Config, *oidc.IDTokenVerifier, error) {
-	found := p.found.Load()
-	if found == nil {
-		var err error
-		if found, err = oidc.NewProvider(oidc.ClientContext(ctx, p.client), p.o.Issuer); err != nil {
-			return nil, nil, cmp.Or(ctx.Err(), ErrAway)
-		}
-		p.found.Store(found)
+	d := p.discovery(ctx)
+	select {
+	case <-d.done:
+	case <-ctx.Done():
+		return nil, nil, ctx.Err()
 	}
+
+	if d.err != nil {
+		return nil, nil, ErrAway
+	}
+
 	return &oauth2.Config{
-		ClientID: p.o.ClientID, ClientSecret: p.o.Secret, Endpoint: found.Endpoint(),
+		ClientID: p.o.ClientID, ClientSecret: p.o.Secret, Endpoint: d.found.Endpoint(),
 		RedirectURL: p.o.PublicURL + CallbackPath,
 		Scopes:      p.scopes(),
-	}, found.Verifier(&oidc.Config{ClientID: p.o.ClientID, Now: p.o.Clock}), nil
+	}, d.found.Verifier(&oidc.Config{ClientID: p.o.ClientID, Now: p.o.Clock}), nil
+}
+
+// discovery asks the provider for its addresses, until it has answered once. Log-ins share a
+// question, so that a provider that hangs delays none of them by more than answerTime.
+func (p *Provider) discovery(ctx context.Context) *discovery {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.known != nil {
+		return p.known
+	}
+
+	d := &discovery{done: make(chan struct{})}
+	p.known = d
+
+	// The log-in that is the first to ask may be given up, and others wait for the same answer. So
+	// the question does not end with it.
+	go func() {
+		defer close(d.done)
+		d.found, d.err = oidc.NewProvider(oidc.ClientContext(context.WithoutCancel(ctx), p.client), p.o.Issuer)
+
+		// The next log-in asks again. Those that wait have the error in d.
+		if d.err != nil {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			p.known = nil
+		}
+	}()
+
+	return d
 }
 
 // scopes returns what to ask for: the scope of groups is not known to every provider.
