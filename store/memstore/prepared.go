@@ -47,10 +47,10 @@ func (p *Prepared) isQuick(v *limitClass, op core.Op) bool {
 	return !slices.ContainsFunc(p.classes, func(other *limitClass) bool { return other.salt == v.salt })
 }
 
-// Take is [Store.Apply] for the ops with that key and cost. out is at least as long as the ops.
+// Take is [Store.Apply] for the ops with that key and cost.
 func (p *Prepared) Take(key string, cost int64, out []core.Decision) error {
 	s := p.store
-	if !p.quick || cost <= 0 {
+	if !p.quick || cost <= 0 || len(out) < len(p.ops) {
 		ops := p.opsFor(key, cost)
 		defer p.recycle(ops)
 		return s.Apply(context.Background(), *ops, out)

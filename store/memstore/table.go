@@ -105,10 +105,12 @@ func (t *table) putExt(i int) *ext {
 	return &t.exts[i]
 }
 
-// newList gives slot i a list of at least n bytes beside it, which are zero.
+// newList gives slot i a list of at least n bytes beside it, which are zero, and of at most a quarter
+// more: what the allocator adds for a long key would be more than writeList keeps.
 func (t *table) newList(i, n int) []byte {
 	e := t.putExt(i)
-	e.text = append(slices.Grow([]byte(nil), len(e.text)+n), e.text...)
+	text := append(slices.Grow([]byte(nil), len(e.text)+n), e.text...)
+	e.text = text[:len(text):min(cap(text), len(text)+n+n/4)]
 	return e.list()
 }
 

@@ -204,8 +204,11 @@ func (a *action) person() error {
 }
 
 // done writes the row of the audit log.
-func (a *action) done(before, after string) error {
+func (a *action) done(before, after string) error { return a.noted(before, after, "") }
+
+// noted is done with a note.
+func (a *action) noted(before, after, note string) error {
 	row := a.actor.auditRow(a.now, a.verb, a.object)
-	row.Before, row.After = before, after
+	row.Before, row.After, row.Note = before, after, note
 	return a.AddAudit(row)
 }

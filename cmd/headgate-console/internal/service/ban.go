@@ -213,7 +213,8 @@ const maxImposed = 1000
 const clocksApart = 10 * time.Second
 
 // ExplainBans adds to bans who imposed them, when, and why. A ban stays as it is if a policy began
-// it by itself, if 1,000 were imposed under its policy since, or if the actor does not see it.
+// it by itself, if 1,000 were imposed under its policy since, or if the actor does not see it or did
+// not see its policy then.
 func (s *Service) ExplainBans(ctx context.Context, a Actor, bans []*KeyBan) error {
 	if len(bans) == 0 {
 		return nil
@@ -237,13 +238,41 @@ func (s *Service) ExplainBans(ctx context.Context, a Actor, bans []*KeyBan) erro
 	})
 }
 
+// visibleSince returns the instant since which the actor sees the policy. Before it the policy was
+// hidden, or another one of its name.
+func (a *action) visibleSince(name string) (since time.Time, err error) {
+	rows, err := a.Revisions(name, 0, MaxPerPage)
+	if err != nil {
+		return since, err
+	}
+
+	since = instant(a.now)
+	for _, row := range rows {
+		r, err := a.revision(row)
+		if errors.Is(err, ErrNotFound) {
+			break
+		}
+		if err != nil {
+			return since, err
+		}
+		if since = r.At; r.Before == nil {
+			break
+		}
+	}
+	return since, nil
+}
+
 // explainBans is ExplainBans for one policy.
 func (a *action) explainBans(p *policy.Policy, bans []*KeyBan) error {
 	if len(bans) == 0 {
 		return nil
 	}
+	since, err := a.visibleSince(p.Name)
+	if err != nil {
+		return err
+	}
 	rows, err := a.FindAudit(AuditQuery{
-		Action: "ban.impose", Object: policyObject(p.Name), Outcome: Done, Limit: maxImposed,
+		Action: "ban.impose", Object: policyObject(p.Name), Outcome: Done, Since: since, Limit: maxImposed,
 	})
 	if err != nil {
 		return err

@@ -106,7 +106,7 @@ func TestExplainBans(t *testing.T) {
 		impose(w.admin.Saying("at first"), "p", `a","for":"1h"`, time.Minute)
 		impose(anna.Saying("a scraper"), "p", `a","for":"1h"`, time.Hour)
 		impose(anna.Saying("leaked"), "secret", token, time.Hour)
-		impose(anna, "own", "eve", time.Hour)
+		impose(anna.Saying("too many"), "own", "eve", time.Hour)
 
 		// A change of the key's limit leaves the ban that of who imposed it.
 		at := func(minutes int) time.Time { return began.Add(time.Duration(minutes) * time.Minute) }
@@ -142,6 +142,16 @@ func TestExplainBans(t *testing.T) {
 		equal(t, "to a stranger", explained(stranger), []string{"p admin -1 ", "secret  -1 ", "own  -1 ", "own  -1 ",
 			"quiet  -1 ", "gone  -1 "})
 		equal(t, "to an administrator", explained(w.admin), []string{"p anna 1 a scraper", "secret anna 2 leaked",
-			"own anna 3 ", "own  -1 ", "quiet  -1 ", "gone  -1 "})
+			"own anna 3 too many", "own  -1 ", "quiet  -1 ", "gone  -1 "})
+
+		// Who sees the policy since it was moved does not learn what was said before.
+		moved := must(w.Policy(t.Context(), w.admin, "p"))
+		moved.Apps = []string{"b"}
+		must(w.UpdatePolicy(t.Context(), w.admin, moved))
+		for by, actor := range map[string]Actor{"": stranger, "anna": w.admin} {
+			b := []*KeyBan{{Policy: "p", Key: `a","for":"1h"`, Until: at(61)}}
+			w.must(w.ExplainBans(t.Context(), actor, b))
+			equal(t, "who banned the key of a policy that was moved", b[0].By, by)
+		}
 	})
 }

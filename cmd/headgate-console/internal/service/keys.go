@@ -124,10 +124,10 @@ func (s *Service) noteKey(
 		p = k.Applied
 
 		after, err := entry(p, op)
-		if err != nil {
+		if err := errors.Join(checkComment(a.comment), err); err != nil {
 			return err
 		}
-		return d.done("", after)
+		return d.noted("", after, a.comment)
 	})
 	return p, err
 }

@@ -49,11 +49,12 @@ func migrationsOf(e engine) []string {
 	return files
 }
 
-// checkKnown returns an error if a newer program has made the tables: this one does not know how
-// they are meant.
+// checkKnown returns an error if a newer program has made the tables, or one from before the first
+// release, whose versions were others: this one does not know how they are meant.
 func checkKnown(version int) error {
 	if known := len(migrationsOf(sqlite{})); version > known {
-		return fmt.Errorf("the tables have version %d, and this program knows %d: use a newer program", version, known)
+		return fmt.Errorf("the tables have version %d, and this program knows %d: use a newer program, "+
+			"or the one from before the first release that made them", version, known)
 	}
 	return nil
 }

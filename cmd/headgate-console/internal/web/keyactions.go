@@ -202,7 +202,7 @@ func askBan(r *request, k *target) confirmation {
 	}
 
 	c := confirmationOf("ban", k.Policy)
-	c.Inputs, c.Comment = []input{{"for", "For", text, help, ""}}, k.Found.Ban == (core.Ban{})
+	c.Inputs, c.Comment = []input{{"for", "For", text, help, ""}}, true
 	return c
 }
 
