@@ -19,7 +19,6 @@ import (
 	"github.com/headgate/headgate/cmd/headgate-console/internal/app"
 	"github.com/headgate/headgate/cmd/headgate-console/internal/config"
 	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
-	"github.com/headgate/headgate/internal/test"
 )
 
 // The files of these tests have this many policies, of which a transaction takes long enough
@@ -75,24 +74,32 @@ func (d *database) with(f func(ctx context.Context, s *service.Service, first st
 	}
 }
 
-// furnish has f write to the database as the administrator.
-func (d *database) furnish(f func(*house)) *house {
-	d.t.Helper()
-	h := &house{t: d.t, ctx: d.t.Context(), sessions: map[string]string{}}
-	d.with(func(_ context.Context, s *service.Service, first string) {
-		h.s = s
-		h.admin = h.enter(service.FirstUser, first)
-		f(h)
-	})
-	return h
-}
-
 // prepare adds the application and makes the token.
 func (d *database) prepare() *database {
 	d.t.Helper()
-	d.furnish(func(h *house) {
-		h.must(h.s.CreateApp(h.ctx, h.admin, "shop", ""))
-		d.token = h.token(h.admin)
+
+	d.with(func(ctx context.Context, s *service.Service, first string) {
+		must := func(err error) {
+			if err != nil {
+				d.t.Fatal(err)
+			}
+		}
+
+		// The session of the one-time password may do nothing but choose a password, so there are
+		// two.
+		session, err := s.Login(ctx, service.FirstUser, first, service.Meta{})
+		must(err)
+		actor, err := s.Authenticate(ctx, session.Token, service.Meta{})
+		must(err)
+		session, err = s.ChangePassword(ctx, actor, first, password)
+		must(err)
+		actor, err = s.Authenticate(ctx, session.Token, service.Meta{})
+		must(err)
+
+		must(s.CreateApp(ctx, actor, "shop", ""))
+		_, d.token, err = s.CreateToken(ctx, actor, service.TokenDraft{Label: "ci",
+			Scope: service.Write, Life: time.Hour})
+		must(err)
 	})
 	return d
 }
@@ -116,9 +123,6 @@ func (d *database) policies() (n int) {
 	return n
 }
 
-// file returns the path of a database of SQLite.
-func (d *database) file() string { return strings.TrimPrefix(d.url, "sqlite://") }
-
 // serve starts a console on a free port, with further arguments.
 func (d *database) serve(console string, args ...string) *program {
 	d.t.Helper()
@@ -128,17 +132,15 @@ func (d *database) serve(console string, args ...string) *program {
 // command is a running apply.
 type command struct {
 	*exec.Cmd
-	ended <-chan struct{}
-	out   bytes.Buffer
+	out bytes.Buffer
 }
 
 func (d *database) apply(console, dir, addr string) *command {
 	d.t.Helper()
 	c := &command{Cmd: exec.Command(console, "apply", "-f", dir, "-url", "http://"+addr)}
 	c.Env = append(os.Environ(), "HEADGATE_CONSOLE_TOKEN="+d.token)
-	c.Stdout, c.Stderr = &c.out, &c.out
-	var err error
-	if c.ended, err = test.Launch(c.Cmd); err != nil {
+	c.Stdout, c.Stderr, c.SysProcAttr = &c.out, &c.out, dieWithParent()
+	if err := c.Start(); err != nil {
 		d.t.Fatal(err)
 	}
 	return c
@@ -146,7 +148,7 @@ func (d *database) apply(console, dir, addr string) *command {
 
 // finish waits for the end, and returns the exit code, which is -1 if it was killed.
 func (c *command) finish() int {
-	<-c.ended
+	c.Wait()
 	return c.ProcessState.ExitCode()
 }
 

@@ -28,12 +28,13 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate/cmd/headgate-console/internal/mariadbtest"
-	"github.com/headgate/headgate/internal/redisurl"
 	"github.com/headgate/headgate/internal/test"
 	"github.com/headgate/headgate/internal/test/redistest"
+	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/nethttp"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/policy/managed"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 // TestCountsEqualTheLoad has wrk send requests to two instances of one name and a third whose
@@ -168,11 +169,7 @@ func (l *load) run() {
 	l.published()
 	a, stopA := l.instance("twin")
 	b, stopB := l.instance("twin")
-	c, stopC := l.follower("redis://"+l.redis, managed.Options{
-		Clock:  func() time.Time { return time.Now().Add(90 * time.Second) },
-		Follow: policy.Options{Instance: "skewed"},
-	})
-	c = strings.TrimPrefix(c, "http://")
+	c, stopC := l.skewed(90 * time.Second)
 
 	// The limit of 700 admits all of these, and a hundred of the next, whichever instance they
 	// reach.
@@ -228,20 +225,18 @@ func (l *load) instance(name string) (address string, stop func(os.Signal)) {
 	return p.address, p.stop
 }
 
-// follower starts an instance in this process, which ends by stop or with the test, and returns its
-// URL.
-func (l *load) follower(redisURL string, o managed.Options) (address string, stop func()) {
+// skewed starts an instance in this process, whose clock is off.
+func (l *load) skewed(off time.Duration) (address string, stop func()) {
 	l.t.Helper()
-	at, err := redisurl.Parse(redisURL)
-	if err != nil {
-		l.t.Fatal(err)
-	}
-	at.ContextTimeoutEnabled = true
-	client := redis.NewUniversalClient(at)
 
-	o.App, o.Store.Timeout, o.Follow.Timeout = "shop", time.Minute, time.Minute
-	o.Limiter.Logger = slog.New(slog.DiscardHandler)
-	limits, err := managed.Open(context.Background(), client, o)
+	client := redis.NewClient(&redis.Options{Addr: l.redis, ContextTimeoutEnabled: true})
+	limits, err := managed.Open(context.Background(), client, managed.Options{
+		App:     "shop",
+		Store:   redisstore.Options{Timeout: time.Minute},
+		Clock:   func() time.Time { return time.Now().Add(off) },
+		Follow:  policy.Options{Instance: "skewed", Timeout: time.Minute},
+		Limiter: limiter.Config{Logger: slog.New(slog.DiscardHandler)},
+	})
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -255,8 +250,9 @@ func (l *load) follower(redisURL string, o managed.Options) (address string, sto
 		}
 		client.Close()
 	})
+
 	l.t.Cleanup(stop)
-	return server.URL, stop
+	return strings.TrimPrefix(server.URL, "http://"), stop
 }
 
 // send has wrk send n requests in all to instances, to all of them at once.
@@ -580,9 +576,15 @@ func (l *load) fromSQL() {
 // settles calls f until it returns nil.
 func (l *load) settles(f func() error) {
 	l.t.Helper()
-	var err error
-	if !eventually(l.t, time.Now().Add(patience), func() bool { err = f(); return err == nil }) {
-		l.t.Error(err)
+	for deadline := time.Now().Add(patience); ; {
+		err := f()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			l.t.Error(err)
+			return
+		}
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -121,7 +122,8 @@ func fullPolicies() string {
 }
 
 // fill gives the database everything that pages show of it.
-func (h *house) fill() {
+func (h *house) fill(first string) {
+	h.admin = h.enter(service.FirstUser, first)
 	h.must(h.s.CreateApp(h.ctx, h.admin, "shop", hostile))
 	h.must(h.s.CreateApp(h.ctx, h.admin, longApp, ""))
 	h.must(h.s.CreateApp(h.ctx, h.admin, "unused", ""))
@@ -177,14 +179,6 @@ func (h *house) people() {
 	h.must(h.s.Promote(h.ctx, h.admin, "max@example.com"))
 }
 
-// token returns a token of a user, with which a program may do what the user may.
-func (h *house) token(of service.Actor) string {
-	h.t.Helper()
-	_, secret, err := h.s.CreateToken(h.ctx, of, service.TokenDraft{Label: "ci", Scope: service.Write, Life: time.Hour})
-	h.must(err)
-	return secret
-}
-
 // device is what a user has for the second factor.
 type device struct {
 	secret   string
@@ -235,8 +229,10 @@ func (h *house) history() {
 // soon waits until done returns true.
 func (h *house) soon(what string, done func() bool) {
 	h.t.Helper()
-	if !eventually(h.t, time.Now().Add(patience), done) {
-		h.t.Fatalf("not within %s: %s", patience, what)
+	for deadline := time.Now().Add(patience); !done(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			h.t.Fatalf("not within %s: %s", patience, what)
+		}
 	}
 }
 
@@ -245,14 +241,19 @@ func (h *house) soon(what string, done func() bool) {
 func furnish(t *testing.T, console string) *scene {
 	t.Helper()
 
-	d := engines()[0].open(t)
-	h := d.furnish((*house).fill)
+	data := t.TempDir()
+	file := filepath.Join(data, "console.db")
+	h := &house{t: t, ctx: t.Context(), sessions: map[string]string{}}
+
+	(&database{t: t, url: "sqlite://" + file}).with(func(ctx context.Context, s *service.Service, first string) {
+		h.s = s
+		h.fill(first)
+	})
 
 	server, people := redistest.Start(t), provider(t)
 
 	w := &scene{front: openFront(t), sessions: h.sessions}
-	d.env = []string{"HEADGATE_CONSOLE_OIDC_SECRET=" + people.ClientSecret}
-	p := d.serve(console, "-redis", "redis://"+server.Addr,
+	p := start(t, "console", console, []string{"HEADGATE_CONSOLE_OIDC_SECRET=" + people.ClientSecret}, "-data", data, "-redis", "redis://"+server.Addr, "-listen", "127.0.0.1:0",
 		"-trusted-proxy", "127.0.0.1", "-identity-header", identity, "-webhook-allow", "127.0.0.0/8",
 		"-oidc-issuer", people.Issuer(), "-oidc-client", people.ClientID, "-public-url", w.front.url)
 	w.front.leadsTo(t, p.address)
@@ -273,7 +274,7 @@ func furnish(t *testing.T, console string) *scene {
 	}
 
 	w.withoutTables = func() []state {
-		db, err := sql.Open("sqlite", d.file())
+		db, err := sql.Open("sqlite", file)
 		h.must(err)
 		_, err = db.Exec(`ALTER TABLE audit RENAME TO mislaid`)
 		h.must(errors.Join(err, db.Close()))
@@ -282,13 +283,28 @@ func furnish(t *testing.T, console string) *scene {
 	return w
 }
 
+// newHouse returns a database on SQLite that furnish has written to as the administrator, and the
+// directory that it is in.
+func newHouse(t *testing.T, furnish func(*house)) (h *house, data string) {
+	t.Helper()
+
+	data = t.TempDir()
+	h = &house{t: t, ctx: t.Context(), sessions: map[string]string{}}
+	db := &database{t: t, url: "sqlite://" + filepath.Join(data, "console.db")}
+	db.with(func(_ context.Context, s *service.Service, first string) {
+		h.s = s
+		h.admin = h.enter(service.FirstUser, first)
+		furnish(h)
+	})
+	return h, data
+}
+
 // unfurnished starts a console without Redis in which nothing is yet, and whose settings require
 // a second factor.
 func unfurnished(t *testing.T, console string) *scene {
 	t.Helper()
 
-	d := engines()[0].open(t)
-	h := d.furnish(func(h *house) {
+	h, data := newHouse(t, func(h *house) {
 		h.factor(h.admin)
 		h.person("new", "")
 
@@ -300,7 +316,7 @@ func unfurnished(t *testing.T, console string) *scene {
 	})
 
 	w := &scene{front: openFront(t), sessions: h.sessions, parts: emptyStates()}
-	p := d.serve(console)
+	p := start(t, "console", console, nil, "-data", data, "-listen", "127.0.0.1:0")
 	w.front.leadsTo(t, p.address)
 	return w
 }
@@ -309,8 +325,7 @@ func unfurnished(t *testing.T, console string) *scene {
 func contested(t *testing.T, console string) *scene {
 	t.Helper()
 
-	d := engines()[0].open(t)
-	h := d.furnish(func(h *house) {
+	h, data := newHouse(t, func(h *house) {
 		h.must(h.s.CreateApp(h.ctx, h.admin, "shop", ""))
 		_, err := h.s.Import(h.ctx, h.admin, service.Import{Format: service.YAML,
 			Data: []byte("policies: [{name: ours, apps: [shop], limit: 5/1m, key: ip}]")})
@@ -328,7 +343,7 @@ func contested(t *testing.T, console string) *scene {
 	h.must(err)
 
 	w := &scene{front: openFront(t), sessions: h.sessions, parts: takingOver()}
-	p := d.serve(console, "-redis", "redis://"+server.Addr)
+	p := start(t, "console", console, nil, "-data", data, "-redis", "redis://"+server.Addr, "-listen", "127.0.0.1:0")
 	w.front.leadsTo(t, p.address)
 	return w
 }

@@ -1,11 +1,13 @@
 package e2e
 
 import (
+	"context"
 	"database/sql"
 	"math"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -35,27 +37,33 @@ const shownPolicies = `policies:
 // documentation.
 func display(t *testing.T, console string) *scene {
 	t.Helper()
+	data := t.TempDir()
+	file := filepath.Join(data, "console.db")
+	h := &house{t: t, ctx: t.Context(), sessions: map[string]string{}}
+
 	pager := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusNoContent)
 	}))
 	t.Cleanup(pager.Close)
 
-	d := engines()[0].open(t)
-	h := d.furnish((*house).exhibit)
-	h.age(d.file())
+	(&database{t: t, url: "sqlite://" + file}).with(func(_ context.Context, s *service.Service, first string) {
+		h.s = s
+		h.exhibit(first)
+	})
+	h.age(file)
 
 	server, people := redistest.Start(t), provider(t)
 	w := &scene{front: openFront(t), sessions: h.sessions, parts: []part{{"shown", shown(pager.URL)}}}
-	d.env = []string{"HEADGATE_CONSOLE_OIDC_SECRET=" + people.ClientSecret}
-	p := d.serve(console, "-redis", "redis://"+server.Addr, "-webhook-allow", "127.0.0.0/8",
-		"-oidc-issuer", people.Issuer(), "-oidc-client", people.ClientID, "-public-url", w.front.url)
+	p := start(t, "console", console, []string{"HEADGATE_CONSOLE_OIDC_SECRET=" + people.ClientSecret}, "-data", data, "-redis", "redis://"+server.Addr, "-listen", "127.0.0.1:0",
+		"-webhook-allow", "127.0.0.0/8", "-oidc-issuer", people.Issuer(), "-oidc-client", people.ClientID, "-public-url", w.front.url)
 	w.front.leadsTo(t, p.address)
 	h.visitors(server.Addr)
 	return w
 }
 
 // exhibit gives the database people, policies with a history, and counts.
-func (h *house) exhibit() {
+func (h *house) exhibit(first string) {
+	h.admin = h.enter(service.FirstUser, first)
 	h.must(h.s.CreateApp(h.ctx, h.admin, "shop", "The web shop, six instances behind the load balancer"))
 	h.must(h.s.CreateApp(h.ctx, h.admin, "partners", "The API of our partners"))
 

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -11,6 +12,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
+
+	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
 )
 
 // atOnce is how many imports a test sends at the same time.
@@ -22,9 +26,8 @@ func TestImportsTakeBoundedMemory(t *testing.T) {
 	t.Setenv("GOGC", "100") // the console's, as it runs with nothing set
 
 	console, _ := build(t)
-	d := engines()[0].open(t)
-	var admin, stranger string
-	d.furnish(func(h *house) { admin, stranger = h.token(h.admin), h.token(h.person("stranger", "")) })
+	d := engines()[0].open(t).prepare()
+	stranger := d.stranger()
 	p := d.serve(console)
 
 	body := "policies:\n" + strings.Repeat("- a: [b,b,b,b,b,b,b,b]\n", 45_000)
@@ -35,10 +38,38 @@ func TestImportsTakeBoundedMemory(t *testing.T) {
 	}
 
 	// On a slow machine some wait in vain.
-	p.import8(admin, body, http.StatusUnprocessableEntity, http.StatusServiceUnavailable)
+	p.import8(d.token, body, http.StatusUnprocessableEntity, http.StatusServiceUnavailable)
 	if got := p.memory("VmHWM"); got > 1<<20 {
 		t.Errorf("%d imports at once make the console take %d kB", atOnce, got)
 	}
+}
+
+// stranger returns a token of a user without a role.
+func (d *database) stranger() (token string) {
+	d.t.Helper()
+	d.with(func(ctx context.Context, s *service.Service, _ string) {
+		must := func(err error) {
+			if err != nil {
+				d.t.Fatal(err)
+			}
+		}
+		signIn := func(name, password string) service.Actor {
+			session, err := s.Login(ctx, name, password, service.Meta{})
+			must(err)
+			a, err := s.Authenticate(ctx, session.Token, service.Meta{})
+			must(err)
+			return a
+		}
+
+		first, err := s.CreateUser(ctx, signIn(service.FirstUser, password), "stranger")
+		must(err)
+		_, err = s.ChangePassword(ctx, signIn("stranger", first), first, password)
+		must(err)
+		_, token, err = s.CreateToken(ctx, signIn("stranger", password),
+			service.TokenDraft{Label: "x", Scope: service.Write, Life: time.Hour})
+		must(err)
+	})
+	return token
 }
 
 // import8 asks for the plans of eight imports at the same time.
@@ -74,7 +105,7 @@ func (p *program) import8(token, body string, want ...int) {
 // memory returns a figure of the process in kB: VmRSS is what it has, VmHWM the most it ever had.
 func (p *program) memory(figure string) int {
 	p.t.Helper()
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.process.Pid))
 	if err != nil {
 		p.t.Fatal(err)
 	}

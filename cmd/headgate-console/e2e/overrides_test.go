@@ -149,7 +149,7 @@ func raise(t *testing.T, gates []*gate, user string, set func(until time.Time)) 
 }
 
 // eventually asks again and again, and reports whether it was so by the deadline.
-func eventually(t testing.TB, deadline time.Time, is func() bool) bool {
+func eventually(t *testing.T, deadline time.Time, is func() bool) bool {
 	t.Helper()
 	ctx, cancel := context.WithDeadline(t.Context(), deadline)
 	defer cancel()

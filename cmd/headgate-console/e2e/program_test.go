@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -83,9 +84,10 @@ type program struct {
 	name string
 	out  *os.File // the end that the program writes to
 
-	cmd    *exec.Cmd
-	ended  <-chan struct{} // closed when the process has ended
-	killed bool            // by stop
+	process *os.Process
+	ended   chan struct{} // closed when the process has ended
+	err     error         // with which it ended
+	killed  bool          // by stop
 
 	mu    sync.Mutex
 	lines []line
@@ -137,27 +139,45 @@ func run(t testing.TB, name, path string, env []string, args ...string) *program
 	return p
 }
 
-// launch runs the process.
+// launch runs the process. The goroutine that starts it
+// keeps its thread until the process has ended, as the kernel's parent death signal
+// is tied to it.
 func (p *program) launch(path string, env, args []string) {
 	p.t.Helper()
-	p.cmd = exec.Command(path, args...)
-	p.cmd.Env = append(os.Environ(), env...)
-	p.cmd.Stdout, p.cmd.Stderr = p.out, p.out
-	ended, err := test.Launch(p.cmd)
+
+	cmd := exec.Command(path, args...)
+	cmd.Env = append(os.Environ(), env...)
+	cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = p.out, p.out, dieWithParent()
+
+	started := make(chan error)
+	p.ended = make(chan struct{})
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			p.err = cmd.Wait()
+			close(p.ended)
+		}
+	}()
+
+	err := <-started
 
 	// The process has its own copy of this end; with ours open, reading would never end.
 	p.out.Close()
 	if err != nil {
 		p.t.Fatalf("%s: %v", p.name, err)
 	}
-	p.ended = ended
+
+	p.process = cmd.Process
 }
 
 // stop ends the process by a signal, and waits for its end. It fails the test if the process
 // ends with an error, unless it was killed.
 func (p *program) stop(s os.Signal) {
 	p.killed = p.killed || s == syscall.SIGKILL
-	p.cmd.Process.Signal(s)
+	p.process.Signal(s)
 
 	deadline := time.NewTimer(patience)
 	defer deadline.Stop()
@@ -165,11 +185,11 @@ func (p *program) stop(s os.Signal) {
 	// A process that hangs is killed, or it would outlive the test.
 	select {
 	case <-p.ended:
-		if !p.cmd.ProcessState.Success() && !p.killed {
-			p.t.Errorf("%s ended with %v", p.name, p.cmd.ProcessState)
+		if p.err != nil && !p.killed {
+			p.t.Errorf("%s ended with %v", p.name, p.err)
 		}
 	case <-deadline.C:
-		p.cmd.Process.Kill()
+		p.process.Kill()
 		<-p.ended
 		p.t.Errorf("%s did not end within %s", p.name, patience)
 	}

@@ -1,10 +1,13 @@
 package e2e
 
 import (
+	"context"
 	"net/http"
 	"testing"
 
 	"github.com/oauth2-proxy/mockoidc"
+
+	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
 )
 
 // TestProvider signs in at a provider of OpenID Connect: a user of the console gets to the page
@@ -21,7 +24,10 @@ func signInAtProvider(t *testing.T, d *database, keyboard bool) {
 	browser := chromium(t)
 	console, _ := build(t)
 
-	d.furnish(func(h *house) {
+	h := &house{t: t, ctx: t.Context(), sessions: map[string]string{}}
+	d.with(func(_ context.Context, s *service.Service, first string) {
+		h.s = s
+		h.admin = h.enter(service.FirstUser, first)
 		_, err := h.s.CreateUser(h.ctx, h.admin, "ada") // who has no password of her own
 		h.must(err)
 	})

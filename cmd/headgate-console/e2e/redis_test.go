@@ -1,14 +1,23 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/internal/redisurl"
 	"github.com/headgate/headgate/internal/test/redistest"
 	"github.com/headgate/headgate/limiter"
+	"github.com/headgate/headgate/nethttp"
+	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/policy/managed"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 // TestRedisOfSeveralServers has a console and an instance use a Redis Cluster, and a Redis whose
@@ -20,14 +29,14 @@ func TestRedisOfSeveralServers(t *testing.T) {
 	t.Run("cluster", func(t *testing.T) {
 		t.Parallel()
 		l := serveBy(t, console, "redis+cluster://"+strings.Join(redistest.Addrs(redistest.Cluster(t, 3)), ","))
-		l.useKeys(l.first())
+		l.useKeys(l.follower())
 	})
 	t.Run("sentinel", func(t *testing.T) {
 		t.Parallel()
 		w := redistest.Sentinel(t)
 		l := serveBy(t, console,
 			"redis+sentinel://"+strings.Join(redistest.Addrs(w.Sentinels), ",")+"/"+redistest.MasterName)
-		instance := l.first()
+		instance := l.follower()
 		l.useKeys(instance)
 
 		// The instance has the address of the sentinels only, so it must learn of the new master
@@ -61,13 +70,40 @@ func (l *load) policy(name, limit string) {
 		"match": map[string]any{"path": "/" + name}, "ban": map[string]any{"after": "100/1m", "for": "1h", "max": "1h"}}, nil)
 }
 
-// first creates a policy, and then starts an instance, which has it from the start.
-func (l *load) first() (instance string) {
+// follower starts an instance in this process, and returns its URL.
+func (l *load) follower() string {
 	l.t.Helper()
+
+	o, err := redisurl.Parse(l.redis)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	o.ContextTimeoutEnabled = true
+	client := redis.NewUniversalClient(o)
+
+	// The policy is there before the instance begins, which therefore has it from the start.
 	l.policy("first", "3/1h sliding-log")
 	l.published()
-	instance, _ = l.follower(l.redis, managed.Options{Limiter: limiter.Config{Top: 20}})
-	return instance
+	limits, err := managed.Open(context.Background(), client, managed.Options{
+		App:     "shop",
+		Store:   redisstore.Options{Timeout: time.Minute},
+		Follow:  policy.Options{Timeout: time.Minute},
+		Limiter: limiter.Config{Top: 20},
+	})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+
+	answer := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
+	server := httptest.NewServer(nethttp.New(limits.Limiter)(answer))
+	l.t.Cleanup(func() {
+		server.Close()
+		if err := limits.Close(); err != nil {
+			l.t.Error(err)
+		}
+		client.Close()
+	})
+	return server.URL
 }
 
 // asks sends a request, and reports whether it passes.

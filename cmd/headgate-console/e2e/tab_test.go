@@ -254,7 +254,14 @@ func (b *tab) shows(name, value string) {
 // until calls done again and again until it returns true.
 func (b *tab) until(what string, done func() bool) {
 	b.t.Helper()
-	if !eventually(b.t, time.Now().Add(patience), done) {
-		b.t.Fatalf("not within %s: %s\n%s", patience, what, b.text())
+	deadline, tick := time.NewTimer(patience), time.NewTicker(20*time.Millisecond)
+	defer deadline.Stop()
+	defer tick.Stop()
+	for !done() {
+		select {
+		case <-deadline.C:
+			b.t.Fatalf("not within %s: %s\n%s", patience, what, b.text())
+		case <-tick.C:
+		}
 	}
 }

@@ -79,7 +79,7 @@ func (p *program) interrupt() {
 
 	// Once is not enough, as a signal that comes too early is lost.
 	for deadline := time.Now().Add(patience); ; {
-		p.cmd.Process.Signal(os.Interrupt)
+		p.process.Signal(os.Interrupt)
 		select {
 		case <-p.ended:
 			return
