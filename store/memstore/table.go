@@ -105,8 +105,8 @@ func (t *table) putExt(i int) *ext {
 	return &t.exts[i]
 }
 
-// newList gives slot i a list of at least n bytes beside it, which are zero, and of at most a quarter
-// more: what the allocator adds for a long key would be more than writeList keeps.
+// newList gives slot i a list of at least n bytes beside it, which are zero, and of at most a
+// quarter more: what the allocator adds for a long key would be more than writeList keeps.
 func (t *table) newList(i, n int) []byte {
 	e := t.putExt(i)
 	text := append(slices.Grow([]byte(nil), len(e.text)+n), e.text...)

@@ -213,8 +213,8 @@ const maxImposed = 1000
 const clocksApart = 10 * time.Second
 
 // ExplainBans adds to bans who imposed them, when, and why. A ban stays as it is if a policy began
-// it by itself, if 1,000 were imposed under its policy since, or if the actor does not see it or did
-// not see its policy then.
+// it by itself, if 1,000 were imposed under its policy since, or if the actor does not see it or
+// did not see its policy then.
 func (s *Service) ExplainBans(ctx context.Context, a Actor, bans []*KeyBan) error {
 	if len(bans) == 0 {
 		return nil
