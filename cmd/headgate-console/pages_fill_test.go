@@ -21,6 +21,7 @@ import (
 	"github.com/headgate/headgate/cmd/headgate-console/internal/app"
 	"github.com/headgate/headgate/cmd/headgate-console/internal/config"
 	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
+	"github.com/headgate/headgate/cmd/headgate-console/internal/web"
 	"github.com/headgate/headgate/cmd/headgate-console/internal/webhook"
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/test/redistest"
@@ -51,7 +52,7 @@ func openBig(t *testing.T, db string) *big {
 		func() bool { return b.app.Publisher.Status().Err == nil && b.published(client) })
 
 	b.report(client)
-	b.ban()
+	b.ban(client)
 	b.alert()
 	b.collect()
 	return b
@@ -157,9 +158,11 @@ func (b *big) people() {
 }
 
 // ban bans keys: half of them under one policy.
-func (b *big) ban() {
+func (b *big) ban(client redis.UniversalClient) {
 	b.t.Helper()
 	ctx := b.t.Context()
+	fleet, err := web.RedisFleet(client, b.app.Live, "")
+	b.must(err)
 	banning, err := b.app.Service.PoliciesOf(ctx, b.actors[service.FirstUser], "")
 	b.must(err)
 	banning = slices.DeleteFunc(banning, func(p policy.Policy) bool { return p.Ban == core.Ban{} })
@@ -173,17 +176,14 @@ func (b *big) ban() {
 		if i%2 == 1 {
 			p = banning[i%len(banning)]
 		}
-		op := core.Op{Verb: core.Impose, Rule: p.Name, Key: fmt.Sprintf("2001:db8:%x::%x", i, i), Limit: p.Limit}
-		op.Ban = p.Ban.OrNil()
-		op.Ban.For, op.Ban.Max = time.Hour, time.Hour
-		b.must(b.app.Fleet.Apply(ctx, []core.Op{op}, make([]core.Decision, 1)))
+		b.must(fleet.Impose(ctx, p, fmt.Sprintf("2001:db8:%x::%x", i, i), time.Hour))
 	}
 
 	for _, p := range banning {
 		names = append(names, p.Name)
 	}
 	waitFor(b.t, "the bans to be listed", func() bool {
-		list, err := b.app.Fleet.Bans(ctx, names)
+		list, err := fleet.Bans(ctx, names)
 		return err == nil && len(list) == manyBans
 	})
 }

@@ -1,6 +1,7 @@
 package service
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"reflect"
@@ -14,6 +15,17 @@ import (
 	"github.com/headgate/headgate/policy/stats"
 )
 
+// imposed records bans.
+type imposed struct {
+	done []string
+	fail error
+}
+
+func (i *imposed) impose(_ context.Context, p policy.Policy, key string, span time.Duration) error {
+	i.done = append(i.done, p.Name+" "+key+" "+span.String())
+	return i.fail
+}
+
 func banning(name, app string) policy.Policy {
 	p := sample(name, app)
 	p.Key, p.Ban = "user", core.MustParseBan("20/1m for 10m max 24h")
@@ -22,12 +34,10 @@ func banning(name, app string) policy.Policy {
 
 func TestTopIsOfOneApplication(t *testing.T) {
 	w := newWorld(t, sqliteURL(t))
-	w.Service.fleet = nil
 	wantErr(t, "without Redis", errOf(w.Top(t.Context(), w.admin, "a")), ErrNoFleet)
-	w.Service.fleet = w.fleet
 
 	want := stats.Top{Instances: 1, Rules: []topkeys.Rule{{Rule: "p", Refused: topkeys.Summary{Total: 3}}}}
-	w.fleet.top = func(app string) (stats.Top, error) {
+	w.top = func(_ context.Context, app string) (stats.Top, error) {
 		equal(t, "the application", app, "a")
 		return want, nil
 	}
@@ -42,7 +52,7 @@ func TestTopIsOfOneApplication(t *testing.T) {
 	wantErr(t, "another's application", err, ErrNotFound)
 
 	away := errors.New("away")
-	w.fleet.top = func(string) (stats.Top, error) { return stats.Top{}, away }
+	w.top = func(context.Context, string) (stats.Top, error) { return stats.Top{}, away }
 	_, err = w.Top(t.Context(), w.admin, "a")
 	wantErr(t, "an outage", err, away)
 	wantErr(t, "an outage", err, ErrNoFleet)
@@ -54,22 +64,25 @@ func TestImposeBanWritesTheAuditLogFirst(t *testing.T) {
 
 		// A ban that is imposed is in the audit log whatever happens: the row is there before
 		// Redis is asked.
-		asked := w.asked(nil, func(op core.Op) {
-			rows := w.entries(AuditQuery{Action: "ban.impose"})
-			if len(rows) != 1 || rows[0].Actor != "x" || rows[0].Object != "policy:p" || rows[0].Outcome != Done ||
-				rows[0].After != `{"key":"a\"\n\u003cb\u003e","for":"1h0m0s"}` {
-				t.Errorf("at the ban the audit log has %+v", rows)
-			}
-			equal(t, "the ban", *op.Ban, core.Ban{Strikes: 20, Within: time.Minute, For: time.Hour, Max: time.Hour})
-		})
-		x := w.person("x", map[string]Role{"a": Owner})
-		w.must(w.ImposeBan(t.Context(), x, "p", "a\"\n<b>", time.Hour))
-		equal(t, "what Redis is asked", *asked, []string{"impose p a\"\n<b>"})
+		i := &imposed{}
+		err := w.ImposeBan(t.Context(), w.person("x", map[string]Role{"a": Owner}), "p", "a\"\n<b>", time.Hour,
+			func(ctx context.Context, p policy.Policy, key string, span time.Duration) error {
+				rows := w.entries(AuditQuery{Action: "ban.impose"})
+				if len(rows) != 1 || rows[0].Actor != "x" || rows[0].Object != "policy:p" || rows[0].Outcome != Done ||
+					rows[0].After != `{"key":"a\"\n\u003cb\u003e","for":"1h0m0s"}` {
+					t.Errorf("at the ban the audit log has %+v", rows)
+				}
+				return i.impose(ctx, p, key, span)
+			})
+
+		w.must(err)
+		if len(i.done) != 1 || i.done[0] != "p a\"\n<b> 1h0m0s" {
+			t.Errorf("%q", i.done)
+		}
 
 		// A ban that failed has two rows: the intention and the failure.
-		away := errors.New("away")
-		w.asked(away, nil)
-		wantErr(t, "an outage", w.ImposeBan(t.Context(), w.admin, "p", "k", time.Hour), away)
+		i.fail = errors.New("away")
+		wantErr(t, "an outage", w.ImposeBan(t.Context(), w.admin, "p", "k", time.Hour, i.impose), i.fail)
 
 		rows := w.entries(AuditQuery{Action: "ban.impose"})
 		if len(rows) != 3 || rows[0].Outcome != Refused || !strings.Contains(rows[0].Note, "failed") ||
@@ -81,7 +94,7 @@ func TestImposeBanWritesTheAuditLogFirst(t *testing.T) {
 
 func TestImposeBanNeedsAKeyAndATime(t *testing.T) {
 	w := newWorld(t, sqliteURL(t))
-	asked := w.asked(nil, nil)
+	i := &imposed{}
 
 	// One policy counts addresses, one is not in force, and the third bans for 24 hours at most.
 	w.create(sample("plain", "a"))
@@ -102,13 +115,13 @@ func TestImposeBanNeedsAKeyAndATime(t *testing.T) {
 		{"p", strings.Repeat("x", MaxKey+1), time.Hour, "key"},
 		{"p", topkeys.Shorten(strings.Repeat("x", 100)), time.Hour, "key"},
 	} {
-		wantFault(t, row.name, w.ImposeBan(t.Context(), w.admin, row.name, row.key, row.span), row.field)
+		wantFault(t, row.name, w.ImposeBan(t.Context(), w.admin, row.name, row.key, row.span, i.impose), row.field)
 	}
 
 	// Both bounds are possible.
-	w.must(w.ImposeBan(t.Context(), w.admin, "p", strings.Repeat("x", MaxKey), 24*time.Hour))
-	if len(*asked) != 1 || len(w.entries(AuditQuery{Action: "ban.impose"})) != 1 {
-		t.Errorf("%q", *asked)
+	w.must(w.ImposeBan(t.Context(), w.admin, "p", strings.Repeat("x", MaxKey), 24*time.Hour, i.impose))
+	if len(i.done) != 1 || len(w.entries(AuditQuery{Action: "ban.impose"})) != 1 {
+		t.Errorf("%q", i.done)
 	}
 }
 

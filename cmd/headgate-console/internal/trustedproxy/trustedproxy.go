@@ -14,7 +14,6 @@ import (
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/keyfuncs"
-	"github.com/headgate/headgate/nethttp"
 )
 
 // Proxies is a set of trusted proxies. Nil trusts none. It is safe for concurrent
@@ -67,7 +66,7 @@ func (p *Proxies) Address(r *http.Request) string {
 	if !p.trusts(r) {
 		return r.RemoteAddr
 	}
-	address, _ := p.client(nethttp.Request(r))
+	address, _ := p.client(request{r})
 	return strings.TrimSuffix(address, "/128")
 }
 

@@ -8,7 +8,8 @@ import (
 )
 
 func TestFormsOfOtherSitesAreRefused(t *testing.T) {
-	w, b := asAdmin(t)
+	w := newWorld(t)
+	b := w.as("admin")
 	host := strings.TrimPrefix(w.url, "http://")
 	// All combinations, as browsers send either of the two headers, or both, or none.
 	for _, site := range []string{"", "same-origin", "none", "same-site", "cross-site", "nonsense"} {
@@ -55,8 +56,9 @@ func fetchStatus(w *world, site, origin, method string) int {
 }
 
 func TestGetChangesNothing(t *testing.T) {
-	w, b := asAdmin(t)
+	w := newWorld(t)
 	w.policy("p", "5/1m")
+	b := w.as("admin")
 
 	// All forms are sent, but with their values in the address, from where nothing may be read.
 	for _, r := range routes {
@@ -133,8 +135,9 @@ func TestLoginRedirectsToThisSiteOnly(t *testing.T) {
 }
 
 func TestHeadersGuardEveryAnswer(t *testing.T) {
-	w, b := asAdmin(t)
+	w := newWorld(t)
 	w.policy("p", "5/1m")
+	b := w.as("admin")
 	for _, r := range routes {
 		// The drawing and the export are files, with headers of their own.
 		path, isGet := strings.CutPrefix(r.pattern, "GET ")

@@ -16,8 +16,9 @@ import (
 )
 
 func TestImportShowsThePlanFirst(t *testing.T) {
-	w, b := asAdmin(t)
+	w := newWorld(t)
 	w.policy("old", "5/1m")
+	b := w.as("admin")
 	plan := b.submit("/import", "/import", url.Values{"data": {bundle("new")}, "missing": {"remove"}}).
 		want(http.StatusOK)
 
@@ -43,7 +44,8 @@ func TestImportShowsThePlanFirst(t *testing.T) {
 }
 
 func TestImportStalePlanIsShownAgain(t *testing.T) {
-	w, b := asAdmin(t)
+	w := newWorld(t)
+	b := w.as("admin")
 	plan := b.submit("/import", "/import", url.Values{"data": {bundle("new")}}).want(http.StatusOK).
 		form("/import")
 	w.policy("other", "5/1m")
@@ -55,7 +57,8 @@ func TestImportStalePlanIsShownAgain(t *testing.T) {
 }
 
 func TestImportUploadFormatFollowsTheName(t *testing.T) {
-	_, b := asAdmin(t)
+	w := newWorld(t)
+	b := w.as("admin")
 
 	// The name of the file decides, in any case of letters, and not the choice in the form.
 	got := b.upload("policies.JSON", `{"policies":[{"name":"up","apps":["a"],"limit":"5/1m","key":"ip"}]}`).
@@ -127,7 +130,8 @@ func TestImportPlanCutsLongValues(t *testing.T) {
 }
 
 func TestImportWithManyMistakesHasASmallPage(t *testing.T) {
-	_, b := asAdmin(t)
+	w := newWorld(t)
+	b := w.as("admin")
 
 	// The shorter text fits into the page once more, and the longer one does not.
 	for policies, again := range map[int]bool{maxFaults + 1: true, 3000: false} {
@@ -224,8 +228,9 @@ func (b *browser) upload(name, data string) *answer {
 }
 
 func TestExportCanBeImported(t *testing.T) {
-	w, b := asAdmin(t)
+	w := newWorld(t)
 	w.policy("p", "5/1m")
+	b := w.as("admin")
 
 	for _, format := range []string{"yaml", "json"} {
 		got := b.get("/export?format=" + format).want(http.StatusOK)

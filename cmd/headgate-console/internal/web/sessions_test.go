@@ -63,7 +63,8 @@ func TestOpenPageDoesNotKeepItsSession(t *testing.T) {
 }
 
 func TestSigningInAgainEndsTheSessionBefore(t *testing.T) {
-	w, b := asAdmin(t)
+	w := newWorld(t)
+	b := w.as("admin")
 	before := b.cookie("headgate")
 	b.post("/login", map[string][]string{"name": {"admin"}, "password": {password}}).want(http.StatusSeeOther)
 	if b.cookie("headgate") == before {

@@ -27,7 +27,8 @@ func TestTesterShowsMatchingPolicies(t *testing.T) {
 		{Name: "reads", Limit: limit("1/1m"), Key: "ip", Match: policy.Match{Methods: []string{"GET"}}},
 	} {
 		p.Apps = []string{"a"}
-		w.add(p)
+		_, err := w.CreatePolicy(t.Context(), w.admin, p)
+		w.must(err)
 	}
 
 	// Ada has used up her limit, so that both answers occur.
@@ -59,7 +60,8 @@ func TestTesterShowsMatchingPolicies(t *testing.T) {
 }
 
 func TestTesterShowsAllMistakes(t *testing.T) {
-	_, b := asAdmin(t)
+	w := newWorld(t)
+	b := w.as("admin")
 	got := b.post("/keys/try", url.Values{"app": {"a"}, "method": {""}, "path": {"x"}, "address": {"here"},
 		"headers": {"nothing"}, "claims": {"nothing"}}).want(http.StatusUnprocessableEntity)
 	for _, field := range []string{"method", "path", "address", "headers", "claims"} {
@@ -74,7 +76,8 @@ func TestTesterMindsTheExceptions(t *testing.T) {
 	w := newWorld(t)
 	p := policy.Policy{Name: "p", Apps: []string{"a"}, Limit: limit("5/1m"), Key: "user"}
 	p.Access.Allow.Keys, p.Access.Deny.Keys = []string{"ada"}, []string{"eve"}
-	w.add(p)
+	_, err := w.CreatePolicy(t.Context(), w.admin, p)
+	w.must(err)
 	w.fleet.used["p ada"], w.fleet.used["p bob"] = 5, 5
 
 	b := w.as("admin")
@@ -92,7 +95,8 @@ func TestTesterMindsTheShareInForce(t *testing.T) {
 	w := newWorld(t)
 	p := policy.Policy{Name: "p", Apps: []string{"a"}, Limit: limit("5/1m"), Key: "user", Enforce: core.Whole / 2}
 	p.Access.Deny.Keys = []string{"eve"}
-	w.add(p)
+	_, err := w.CreatePolicy(t.Context(), w.admin, p)
+	w.must(err)
 
 	b, met := w.as("admin"), map[bool]bool{}
 	for _, user := range strings.Fields("a b c d e f g h i j k l m n o p q r s t u v w x y z") {
