@@ -245,9 +245,10 @@ func joinNotes(notes ...string) string {
 
 // apply has the store carry out one operation on the key.
 func (k *keyCall) apply(ctx context.Context, verb core.Verb, ban *core.Ban) (core.Decision, error) {
-	op := core.Op{Verb: verb, Rule: k.rule.Name, Key: k.key, Limit: k.limit, Ban: ban}
+	op := core.Op{Verb: verb, Rule: k.rule.Name, Key: k.key, Limit: k.limit, Ban: ban,
+		Windows: k.limit.Windows(time.Now().UnixMicro())}
 	if verb == core.Peek {
-		op.Cost, op.Lease, op.Windows = k.cost(), "headgate", k.limit.Windows(time.Now().UnixMicro())
+		op.Cost, op.Lease = k.cost(), "headgate"
 	}
 
 	var out [1]core.Decision

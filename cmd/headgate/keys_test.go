@@ -478,10 +478,17 @@ func TestKeysRefuseWhatCannotBe(t *testing.T) {
 
 // A rule as text is that of a service that has it, and a key may be anything.
 func TestKeysOfARuleAsText(t *testing.T) {
+	for _, limit := range []string{"5/1h fixed-window", "5/month"} {
+		t.Run(limit, func(t *testing.T) { keysOfARule(t, limit) })
+	}
+}
+
+func keysOfARule(t *testing.T, limit string) {
+	t.Helper()
 	s := newSystem(t, "")
 	l := limiter.MustNew(limiter.Config{
 		Store: redisstore.MustNew(s.client, redisstore.Options{Prefix: s.prefix, Timeout: 10 * time.Second}),
-		Rules: []limiter.Rule{{Name: "per-key", Limit: core.MustParseLimit("5/1h fixed-window"),
+		Rules: []limiter.Rule{{Name: "per-key", Limit: core.MustParseLimit(limit),
 			Ban: core.MustParseBan("9/1m for 10m max 1h")}},
 		OnStoreError: limiter.FailClosed, Logger: slog.New(slog.DiscardHandler),
 	})
@@ -494,7 +501,7 @@ func TestKeysOfARuleAsText(t *testing.T) {
 
 		rule := func(action string, more ...string) result {
 			t.Helper()
-			args := append([]string{"keys", action, "-limit", "5/1h fixed-window", "-rule", "per-key"}, more...)
+			args := append([]string{"keys", action, "-limit", limit, "-rule", "per-key"}, more...)
 			// An argument of a program has no zero byte, and the standard input may have one.
 			return call(t, key+"\n", append(args, "-redis", s.url, "-prefix", s.prefix, "-")...)
 		}

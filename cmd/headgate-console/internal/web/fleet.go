@@ -79,7 +79,7 @@ func RedisFleet(client redis.UniversalClient, reports Reports, prefix string) (F
 
 func (r *redisFleet) Peek(ctx context.Context, p policy.Policy, key string) (core.Decision, error) {
 	op := opOn(p, core.Peek, key)
-	op.Ban, op.Windows, op.Cost, op.Lease = p.Ban.OrNil(), op.Limit.Windows(time.Now().UnixMicro()), 1, "console"
+	op.Ban, op.Cost, op.Lease = p.Ban.OrNil(), 1, "console"
 	d, err := r.apply(ctx, op)
 
 	// The store does not know of a ban beside the policy.
@@ -139,13 +139,16 @@ func (r *redisFleet) Revoke(ctx context.Context, p policy.Policy, key string) er
 
 func (r *redisFleet) Debit(ctx context.Context, p policy.Policy, key string, units int64) (core.Decision, error) {
 	op := opOn(p, core.Debit, key)
-	op.Cost, op.Windows = units, op.Limit.Windows(time.Now().UnixMicro())
+	op.Cost = units
 	return r.apply(ctx, op)
 }
 
-// opOn returns an operation on a key, with the limit that instances have for the key.
+// opOn returns an operation on a key, with the limit that instances have for the key, and the
+// windows of its calendar, without which Redis refuses most operations.
 func opOn(p policy.Policy, verb core.Verb, key string) core.Op {
-	return core.Op{Verb: verb, Rule: p.Name, Key: key, Limit: p.LimitOf(key, time.Now())}
+	now := time.Now()
+	limit := p.LimitOf(key, now)
+	return core.Op{Verb: verb, Rule: p.Name, Key: key, Limit: limit, Windows: limit.Windows(now.UnixMicro())}
 }
 
 func (r *redisFleet) apply(ctx context.Context, op core.Op) (core.Decision, error) {

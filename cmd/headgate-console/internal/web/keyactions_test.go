@@ -438,8 +438,15 @@ func listedBans(t *testing.T, fleet Fleet) (list []core.Banned, err error) {
 
 // The console bans a key for just so long, and instances obey.
 func TestRedisFleetImposesBans(t *testing.T) {
+	for _, l := range []string{"5/1h fixed-window", "5/month"} {
+		t.Run(l, func(t *testing.T) { bansInRedis(t, l) })
+	}
+}
+
+func bansInRedis(t *testing.T, l string) {
+	t.Helper()
 	fleet, _ := openFleet(t)
-	p := policy.Policy{Name: "p", Apps: []string{"a"}, Limit: limit("5/1h fixed-window"), Key: "ip",
+	p := policy.Policy{Name: "p", Apps: []string{"a"}, Limit: limit(l), Key: "ip",
 		Ban: core.MustParseBan("20/1m for 10m max 24h")}
 
 	// The second ban is shorter than the first and replaces it: the administrator's word counts,
