@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -114,19 +113,8 @@ func (c *caddy) run(env []string, words ...string) {
 	cmd.Stderr = &c.log
 	cmd.Stdout = &c.log
 
-	started, ended := make(chan error), make(chan struct{})
-	go func() { // which keeps its thread, to which the death of the parent is tied
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		defer close(ended)
-		err := cmd.Start()
-		started <- err
-		if err == nil {
-			_ = cmd.Wait()
-		}
-	}()
-
-	if err := <-started; err != nil {
+	ended, err := test.Launch(cmd)
+	if err != nil {
 		t.Fatal(err)
 	}
 

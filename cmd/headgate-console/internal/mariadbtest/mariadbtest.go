@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -40,7 +39,7 @@ type Server struct {
 	dir      string
 	password string // of the user, which no other server knows
 	process  *os.Process
-	done     chan struct{} // closed when the process has ended
+	done     <-chan struct{} // closed when the process has ended
 }
 
 // Start starts a server and waits until it answers. Without MariaDB the test is left
@@ -115,8 +114,7 @@ func account() string {
 
 func (s *Server) data() string { return filepath.Join(s.dir, "data") }
 
-// launch runs the process. The goroutine that starts it keeps its thread until
-// the process has ended, as the kernel's parent death signal is tied to it.
+// launch runs the process.
 func (s *Server) launch(t testing.TB) {
 	t.Helper()
 	_, port, _ := net.SplitHostPort(s.Addr)
@@ -124,24 +122,11 @@ func (s *Server) launch(t testing.TB) {
 		"--socket="+filepath.Join(s.dir, "s"), "--pid-file="+filepath.Join(s.dir, "pid"),
 		"--init-file="+filepath.Join(s.dir, "init.sql"), "--log-error="+filepath.Join(s.dir, "log"),
 		"--innodb-buffer-pool-size=64M")...)
-	cmd.SysProcAttr = dieWithParent()
-
-	started, done := make(chan error), make(chan struct{})
-	go func() {
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		defer close(done)
-		err := cmd.Start()
-		started <- err
-		if err == nil {
-			cmd.Wait()
-		}
-	}()
-
-	if err := <-started; err != nil {
+	var err error
+	if s.done, err = test.Launch(cmd); err != nil {
 		t.Fatal(err)
 	}
-	s.process, s.done = cmd.Process, done
+	s.process = cmd.Process
 }
 
 // await waits until the server answers, and returns false if it ends instead.

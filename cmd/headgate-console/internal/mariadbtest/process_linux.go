@@ -5,11 +5,6 @@ import (
 	"testing"
 )
 
-// dieWithParent makes the kernel kill the server when the test binary dies.
-func dieWithParent() *syscall.SysProcAttr {
-	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-}
-
 // Freeze stops the server as if its machine hung, until Thaw or the end of the test t. The kernel
 // stops a process some time after the signal, and tells its parent once all threads have stopped.
 func (s *Server) Freeze(t testing.TB) {

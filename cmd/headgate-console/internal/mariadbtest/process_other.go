@@ -3,15 +3,10 @@
 package mariadbtest
 
 import (
-	"syscall"
 	"testing"
 
 	"github.com/headgate/headgate/internal/test"
 )
-
-// dieWithParent does nothing, because only Linux kills a child with its parent. On
-// other systems a server outlives a test binary that is killed.
-func dieWithParent() *syscall.SysProcAttr { return nil }
 
 // Freeze leaves the test out, because only Linux shows when all threads of a server
 // have stopped.
