@@ -19,6 +19,9 @@
 // to the general path, which step.go has. No path allocates for a key that is held, except
 // for a few bytes when a key is pinned or gets its first strike, for a list that grows, and
 // on the general path for leases.
+//
+// A [Prepared] step takes the same paths. Its several Takes are of one key, so they have one hash
+// and one lock.
 // Steps on keys of one shard wait for each other. A step that is not quick, on a pinned
 // key, takes the lock and unpins the key.
 

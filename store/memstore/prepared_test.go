@@ -202,6 +202,12 @@ func TestPreparedRefusesWhatIsInvalid(t *testing.T) {
 		if err := prepare(t, s, ops...).Take("key", -1, make([]core.Decision, 2)); !errors.Is(err, core.ErrOp) {
 			t.Errorf("%d rules, a negative cost: %v", len(ops), err)
 		}
+
+		// Too few decisions are no panic, which would leave a shard locked.
+		err := prepare(t, s, ops...).Take("key", 1, make([]core.Decision, len(ops)-1))
+		if !errors.Is(err, core.ErrOp) {
+			t.Errorf("%d rules, a decision too few: %v", len(ops), err)
+		}
 	}
 	if s.Len() != 0 {
 		t.Errorf("%d keys", s.Len())
