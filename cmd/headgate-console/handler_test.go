@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -104,6 +105,15 @@ func TestHandlerResetsKeysInRedis(t *testing.T) {
 	h := open(t, config.Config{Proxies: f, Redis: &redis.UniversalOptions{Addrs: []string{server.Addr},
 		ContextTimeoutEnabled: true}})
 
+	// The documentation shows the request for an override.
+	const override, path = `{"limit": "9000/1h", "until": "2099-12-04T17:00:00Z"}`, "/api/policies/api/overrides/acme:*"
+	page, err := os.ReadFile("../../docs/console.md")
+	for _, part := range []string{"-d '" + override + "'", path} {
+		if err != nil || !strings.Contains(string(page), part) {
+			t.Errorf("docs/console.md does not show %s, %v", part, err)
+		}
+	}
+
 	// The steps build on each other, from an application to the reset of a key and its trace in
 	// the audit log.
 	for _, ask := range []struct {
@@ -113,6 +123,8 @@ func TestHandlerResetsKeysInRedis(t *testing.T) {
 	}{
 		{"PUT", "/api/apps/a", `{}`, 201, `"a"`},
 		{"PUT", "/api/policies/p", `{"apps":["a"],"limit":"5/1h","key":"ip"}`, 201, `"p"`},
+		{"PUT", "/api/policies/api", `{"apps":["a"],"limit":"5/1h","key":"user"}`, 201, `"api"`},
+		{"PUT", path, override, 200, ""},
 		{"POST", "/api/policies/p/key", `{"key":"192.0.2.1"}`, 200, `"remaining":5`},
 		{"POST", "/api/policies/p/key/reset", `{"key":"192.0.2.1"}`, 204, ""},
 		{"GET", "/audit?action=key.reset&outcome=done", "", 200, `<td data-head="What">key.reset</td>`},
@@ -122,7 +134,7 @@ func TestHandlerResetsKeysInRedis(t *testing.T) {
 		r.Header.Set("X-User", "admin")
 
 		// A PUT has to say that it creates.
-		if ask.method == http.MethodPut {
+		if ask.status == http.StatusCreated {
 			r.Header.Set("If-None-Match", "*")
 		}
 		r.Header.Set("Content-Type", "application/json")

@@ -136,15 +136,8 @@ func handler(a *app.App, c config.Config, logger *slog.Logger) (http.Handler, er
 
 	// Without a Redis these stay nil, and the pages and the API say that the console has none.
 	if a.Redis != nil {
-		fleet, err := web.RedisFleet(a.Redis, a.Live, c.RedisPrefix)
-		if err != nil {
-			return nil, err
-		}
-		pages.Fleet, pages.Publishing, pages.Takeover = fleet, a.Publisher.Status, a.Publisher.Takeover
-		programs.Publishing = a.Publisher.Status
-		programs.Peek, programs.Reset, programs.Bans, programs.Lift = fleet.Peek, fleet.Reset, fleet.Bans, fleet.Lift
-		programs.Impose, programs.Credits, programs.Grant = fleet.Impose, fleet.Credits, fleet.Grant
-		programs.Revoke, programs.Debit = fleet.Revoke, fleet.Debit
+		pages.Fleet, pages.Publishing, pages.Takeover = a.Fleet, a.Publisher.Status, a.Publisher.Takeover
+		programs.Fleet, programs.Publishing = a.Fleet, a.Publisher.Status
 	}
 
 	// Both are made before either error is returned, so that one start names all mistakes.

@@ -21,7 +21,6 @@ import (
 	"github.com/headgate/headgate/cmd/headgate-console/internal/app"
 	"github.com/headgate/headgate/cmd/headgate-console/internal/config"
 	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
-	"github.com/headgate/headgate/cmd/headgate-console/internal/web"
 	"github.com/headgate/headgate/cmd/headgate-console/internal/webhook"
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/test/redistest"
@@ -52,7 +51,7 @@ func openBig(t *testing.T, db string) *big {
 		func() bool { return b.app.Publisher.Status().Err == nil && b.published(client) })
 
 	b.report(client)
-	b.ban(client)
+	b.ban()
 	b.alert()
 	b.collect()
 	return b
@@ -158,11 +157,9 @@ func (b *big) people() {
 }
 
 // ban bans keys: half of them under one policy.
-func (b *big) ban(client redis.UniversalClient) {
+func (b *big) ban() {
 	b.t.Helper()
 	ctx := b.t.Context()
-	fleet, err := web.RedisFleet(client, b.app.Live, "")
-	b.must(err)
 	banning, err := b.app.Service.PoliciesOf(ctx, b.actors[service.FirstUser], "")
 	b.must(err)
 	banning = slices.DeleteFunc(banning, func(p policy.Policy) bool { return p.Ban == core.Ban{} })
@@ -176,14 +173,17 @@ func (b *big) ban(client redis.UniversalClient) {
 		if i%2 == 1 {
 			p = banning[i%len(banning)]
 		}
-		b.must(fleet.Impose(ctx, p, fmt.Sprintf("2001:db8:%x::%x", i, i), time.Hour))
+		op := core.Op{Verb: core.Impose, Rule: p.Name, Key: fmt.Sprintf("2001:db8:%x::%x", i, i), Limit: p.Limit}
+		op.Ban = p.Ban.OrNil()
+		op.Ban.For, op.Ban.Max = time.Hour, time.Hour
+		b.must(b.app.Fleet.Apply(ctx, []core.Op{op}, make([]core.Decision, 1)))
 	}
 
 	for _, p := range banning {
 		names = append(names, p.Name)
 	}
 	waitFor(b.t, "the bans to be listed", func() bool {
-		list, err := fleet.Bans(ctx, names)
+		list, err := b.app.Fleet.Bans(ctx, names)
 		return err == nil && len(list) == manyBans
 	})
 }

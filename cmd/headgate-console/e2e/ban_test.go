@@ -81,9 +81,9 @@ func (j *journey) banCaller() {
 	c.call(j, banned, refused, 4)
 	c.call(j, other, passes, 2)
 
-	// The page of bans says until when, and who has banned.
+	// The page of bans says until when, who has banned, and why. So does the page of the policy.
 	b.press("Banned")
-	b.reads(banned+" visitors banned until", "by admin")
+	b.reads(banned+" visitors banned until", "by admin", ": it reads the whole catalogue")
 	until := eval[string](b, `document.querySelector("[data-head=Banned] time").dateTime`)
 	end, err := time.Parse(time.RFC3339, until)
 	if err != nil || end.Before(began.Add(2*time.Hour)) || end.After(ended.Add(2*time.Hour+time.Second)) {

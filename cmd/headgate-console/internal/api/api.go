@@ -19,10 +19,7 @@ import (
 	"github.com/headgate/headgate/cmd/headgate-console/internal/publish"
 	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
 	"github.com/headgate/headgate/cmd/headgate-console/internal/trustedproxy"
-	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/limiter"
-	"github.com/headgate/headgate/policy"
-	"github.com/headgate/headgate/store/redisstore"
 )
 
 // Options configure an [API]. Only Service must be set.
@@ -40,37 +37,8 @@ type Options struct {
 	// that there is no Redis.
 	Publishing func() publish.Status
 
-	// Peek returns the decision that a request of one unit would get under a
-	// policy, for a key in its stored form, and changes nothing. Nil means that
-	// there is no Redis.
-	Peek func(ctx context.Context, p policy.Policy, key string) (core.Decision, error)
-
-	// Reset makes a key fresh. Nil means that there is no Redis.
-	Reset func(ctx context.Context, p policy.Policy, key string) error
-
-	// Bans returns the keys that policies have banned, in their stored form. Nil means
-	// that there is no Redis.
-	Bans func(ctx context.Context, policies []string) ([]core.Banned, error)
-
-	// Lift ends the ban of a key. Nil means that there is no Redis.
-	Lift func(ctx context.Context, p policy.Policy, key string) error
-
-	// Impose bans a key for a time from now on. Nil means that there is no Redis.
-	Impose func(ctx context.Context, p policy.Policy, key string, span time.Duration) error
-
-	// Credits returns what a key has left of its grants. Nil means that there is no Redis.
-	Credits func(ctx context.Context, p policy.Policy, key string) ([]redisstore.Credit, error)
-
-	// Grant gives a key units beside its limit, until an instant, unless the decision says that
-	// such a grant cannot be. Nil means that there is no Redis.
-	Grant func(ctx context.Context, p policy.Policy, key string, units int64, until time.Time) (core.Decision, error)
-
-	// Revoke takes all units of grants from a key. Nil means that there is no Redis.
-	Revoke func(ctx context.Context, p policy.Policy, key string) error
-
-	// Debit charges a key units, if need be beyond its limit, as many as the decision says. Nil
-	// means that there is no Redis.
-	Debit func(ctx context.Context, p policy.Policy, key string, units int64) (core.Decision, error)
+	// Fleet is the Redis of the instances, as the service has it; nil means that there is none.
+	Fleet service.Fleet
 
 	// Clock returns the time for the limit of wrong tokens and for the names of backups; nil means
 	// time.Now.

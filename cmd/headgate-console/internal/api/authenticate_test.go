@@ -110,24 +110,6 @@ func TestTokenIsLimitedToScopeAndApps(t *testing.T) {
 	w.ask("read token", "DELETE", "/api/policies/p?version=1", nil).want(403)
 }
 
-func TestTokenWorksUntilRevoked(t *testing.T) {
-	w := newWorld(t)
-	owner := w.actor("owner")
-	token, secret, err := w.CreateToken(t.Context(), owner,
-		service.TokenDraft{Label: "deploy", Scope: service.Write, Apps: []string{"a"}, Life: time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
-	bearer := []string{"Authorization", "Bearer " + secret}
-
-	w.ask("nobody", "GET", "/api/policies/p", nil, bearer...).want(200)
-
-	if err := w.RevokeToken(t.Context(), owner, token.ID); err != nil {
-		t.Fatal(err)
-	}
-	w.ask("nobody", "GET", "/api/policies/p", nil, bearer...).want(401).wantValue("not-logged-in", "code")
-}
-
 func TestWrongTokensAreLimitedByAddress(t *testing.T) {
 	at := noon
 	w := newWorld(t, func(o *Options) { o.Clock = func() time.Time { return at } })

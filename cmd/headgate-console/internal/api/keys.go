@@ -18,27 +18,6 @@ type callerKey struct {
 	Key string `json:"key" doc:"As the policy counts it." example:"192.0.2.1"`
 }
 
-// onKey changes the state of a key in Redis.
-type onKey = func(ctx context.Context, p policy.Policy, key string) error
-
-// redis returns an error if the policy of the path is not seen, or there is no Redis.
-func (c *call) redis(there bool) error {
-	// The policy is looked up first: who may not see it does not learn whether there is a Redis.
-	_, err := c.o.Service.Policy(c.ctx(), c.actor, c.name())
-	if err == nil && !there {
-		err = away("the console was started without Redis")
-	}
-	return err
-}
-
-// ofKey returns the error for the client of one that Redis has given about a key, or nil.
-func (c *call) ofKey(err error) error {
-	if err == nil || faultsOf(err) != nil {
-		return err
-	}
-	return c.redisAway("key", err)
-}
-
 // credit is what a key has left of grants with one end.
 type credit struct {
 	Units int64     `json:"units"`
@@ -60,60 +39,42 @@ type keyCount struct {
 	Credits []credit `json:"credits"`
 }
 
-func countOf(d core.Decision, credits []redisstore.Credit, p policy.Policy, key string) keyCount {
+func countOf(u service.KeyUse) keyCount {
 	now := time.Now()
-	_, own := p.OverrideOf(key, now)
+	_, own := u.Policy.OverrideOf(u.Key, now)
 	until := func(c redisstore.Credit) credit { return credit{c.Units, time.UnixMicro(c.Until).UTC()} }
 	v := keyCount{
-		d.Allowed, d.Banned, d.Remaining, d.RetryAfter.Milliseconds(), d.ResetAfter.Milliseconds(),
-		p.LimitOf(key, now).String(), own, d.Credit, mapped(credits, until),
+		u.Allowed, u.Banned, u.Remaining, u.RetryAfter.Milliseconds(), u.ResetAfter.Milliseconds(),
+		u.Policy.LimitOf(u.Key, now).String(), own, u.Credit, mapped(u.Credits, until),
 	}
-	if d.RetryAfter == core.Never {
+	if u.RetryAfter == core.Never {
 		v.RetryAfter = -1
 	}
 	return v
 }
 
-func (c *call) peekKey(in *callerKey) (v keyCount, err error) {
-	if err := c.redis(c.o.Peek != nil); err != nil {
-		return v, err
-	}
-
-	// The service records the look-up of a key, which may be a person's.
-	err = c.o.Service.LookUp(c.ctx(), c.actor, c.name(), in.Key,
-		func(ctx context.Context, p policy.Policy, key string) error {
-			d, err := c.o.Peek(ctx, p, key)
-			var credits []redisstore.Credit
-			if err == nil && d.Credit > 0 {
-				credits, err = c.o.Credits(ctx, p, key)
-			}
-			v = countOf(d, credits, p, key)
-			return c.ofKey(err)
-		})
-	return v, err
+func (c *call) peekKey(in *callerKey) (keyCount, error) {
+	u, err := c.o.Service.LookUp(c.ctx(), c.actor, c.name(), in.Key)
+	return countOf(u), c.fleetErr("keys", err)
 }
 
 func (c *call) resetKey(in *callerKey) (none, error) {
-	return c.changeKey(in.Key, c.o.Reset, c.o.Service.ResetKey)
+	return c.changeKey(in.Key, c.o.Service.ResetKey)
 }
 
 func (c *call) liftBan(in *callerKey) (none, error) {
-	return c.changeKey(in.Key, c.o.Lift, c.o.Service.LiftBan)
+	return c.changeKey(in.Key, c.o.Service.LiftBan)
 }
 
 func (c *call) revokeKey(in *callerKey) (none, error) {
-	return c.changeKey(in.Key, c.o.Revoke, c.o.Service.RevokeKey)
+	return c.changeKey(in.Key, c.o.Service.RevokeKey)
 }
 
 // changeKey has the service change a key.
 func (c *call) changeKey(
-	key string, change onKey, serve func(context.Context, service.Actor, string, string, onKey) error,
+	key string, change func(ctx context.Context, a service.Actor, name, key string) error,
 ) (none, error) {
-	if err := c.redis(change != nil); err != nil {
-		return none{}, err
-	}
-	do := func(ctx context.Context, p policy.Policy, key string) error { return c.ofKey(change(ctx, p, key)) }
-	return none{}, serve(c.ctx(), c.actor, c.name(), key, do)
+	return none{}, c.fleetErr("keys", change(c.ctx(), c.actor, c.name(), key))
 }
 
 type grant struct {
@@ -127,14 +88,8 @@ func (c *call) grantKey(in *grant) (none, error) {
 	if err != nil {
 		return none{}, mistake("until", notMoment)
 	}
-	if err := c.redis(c.o.Grant != nil); err != nil {
-		return none{}, err
-	}
-	return none{}, c.o.Service.GrantKey(c.ctx(), c.actor, c.name(), in.Key, in.Units, until,
-		func(ctx context.Context, p policy.Policy, key string) (core.Decision, error) {
-			d, err := c.o.Grant(ctx, p, key, in.Units, until)
-			return d, c.ofKey(err)
-		})
+	err = c.o.Service.GrantKey(c.ctx(), c.actor, c.name(), in.Key, in.Units, until)
+	return none{}, c.fleetErr("keys", err)
 }
 
 type debit struct {
@@ -147,15 +102,8 @@ type charge struct {
 }
 
 func (c *call) debitKey(in *debit) (v charge, err error) {
-	if err := c.redis(c.o.Debit != nil); err != nil {
-		return v, err
-	}
-	v.Charged, err = c.o.Service.DebitKey(c.ctx(), c.actor, c.name(), in.Key, in.Units,
-		func(ctx context.Context, p policy.Policy, key string) (core.Decision, error) {
-			d, err := c.o.Debit(ctx, p, key, in.Units)
-			return d, c.ofKey(err)
-		})
-	return v, err
+	v.Charged, err = c.o.Service.DebitKey(c.ctx(), c.actor, c.name(), in.Key, in.Units)
+	return v, c.fleetErr("keys", err)
 }
 
 type ban struct {
@@ -169,13 +117,8 @@ func (c *call) imposeBan(in *ban) (none, error) {
 	if err != nil {
 		return none{}, mistake("for", "it is not a time such as 10m or 24h")
 	}
-	if err := c.redis(c.o.Impose != nil); err != nil {
-		return none{}, err
-	}
-	return none{}, c.o.Service.ImposeBan(c.ctx(), c.actor.Saying(in.Comment), c.name(), in.Key, span,
-		func(ctx context.Context, p policy.Policy, key string, span time.Duration) error {
-			return c.ofKey(c.o.Impose(ctx, p, key, span))
-		})
+	err = c.o.Service.ImposeBan(c.ctx(), c.actor.Saying(in.Comment), c.name(), in.Key, span)
+	return none{}, c.fleetErr("keys", err)
 }
 
 type banList struct {
@@ -189,10 +132,14 @@ type banned struct {
 }
 
 func (c *call) bans(*none) (v banList, err error) {
-	if err := c.redis(c.o.Bans != nil); err != nil {
+	// The policy is looked up first: who may not see it does not learn whether there is a Redis.
+	if _, err := c.o.Service.Policy(c.ctx(), c.actor, c.name()); err != nil {
 		return v, err
 	}
-	list, err := c.o.Bans(c.ctx(), []string{c.name()})
+	if c.o.Fleet == nil {
+		return v, c.fleetErr("bans", service.ErrNoFleet)
+	}
+	list, err := c.o.Fleet.Bans(c.ctx(), []string{c.name()})
 	if err != nil {
 		return v, c.redisAway("bans", err)
 	}

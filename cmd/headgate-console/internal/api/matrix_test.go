@@ -1,15 +1,11 @@
 package api
 
 import (
-	"context"
 	"maps"
 	"testing"
-	"time"
 
 	"github.com/headgate/headgate/cmd/headgate-console/internal/publish"
 	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
-	"github.com/headgate/headgate/core"
-	"github.com/headgate/headgate/policy"
 )
 
 // columns are the actors of the matrix, in its order.
@@ -141,29 +137,9 @@ func expectedOfOthers() map[string]expectation {
 	}
 }
 
-// withRedis gives an API fixed answers instead of a Redis.
+// withRedis gives an API a publisher.
 func withRedis(o *Options) {
 	o.Publishing = func() publish.Status { return publish.Status{At: noon, Published: 1} }
-
-	// What remains depends on the policy and the key, so an answer shows that both have arrived.
-	o.Peek = func(_ context.Context, p policy.Policy, key string) (core.Decision, error) {
-		return core.Decision{Remaining: int64(len(p.Name + key)), RetryAfter: 1500 * time.Millisecond,
-			ResetAfter: time.Minute}, nil
-	}
-
-	o.Reset = func(context.Context, policy.Policy, string) error { return nil }
-	o.Lift = func(context.Context, policy.Policy, string) error { return nil }
-	o.Impose = func(context.Context, policy.Policy, string, time.Duration) error { return nil }
-	o.Grant = func(context.Context, policy.Policy, string, int64, time.Time) (core.Decision, error) {
-		return core.Decision{Allowed: true}, nil
-	}
-	o.Revoke = func(context.Context, policy.Policy, string) error { return nil }
-	o.Debit = func(_ context.Context, _ policy.Policy, _ string, units int64) (core.Decision, error) {
-		return core.Decision{Taken: units}, nil
-	}
-	o.Bans = func(_ context.Context, policies []string) ([]core.Banned, error) {
-		return []core.Banned{{Rule: policies[0], Key: "<b>\x00\n", Until: noon.UnixMicro()}}, nil
-	}
 }
 
 func TestMatrixOfRoutesAndActors(t *testing.T) {

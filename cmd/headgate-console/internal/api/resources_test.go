@@ -169,8 +169,8 @@ func TestAnswersToChangesSayWhatKeepsThem(t *testing.T) {
 func TestAnswersToChangesWarn(t *testing.T) {
 	w := newWorld(t, func(o *Options) { o.Publishing = func() publish.Status { return publish.Status{} } })
 	const noUser = `key: "user" cannot be used here: the program does not set Bindings.User`
-	fleet := reporting{list: []policy.Instance{{ID: "i1\n", App: "a", Can: &policy.Abilities{}}}}
-	w.api.o.Service = newService(w.db, fleet)
+	fleet := w.redis
+	fleet.list = []policy.Instance{{ID: "i1\n", App: "a", Can: &policy.Abilities{}}}
 	change := func(key, tag, want string) {
 		t.Helper()
 		got := w.ask("owner", "PUT", "/api/policies/p", login(object{"key": key}), "If-Match", tag).want(200).get("warnings")
@@ -320,31 +320,26 @@ func TestShadow(t *testing.T) {
 }
 
 func TestKeyIsLookedUpAndReset(t *testing.T) {
-	var reset []string
-	w := newWorld(t, withRedis, func(o *Options) {
-		o.Reset = func(_ context.Context, p policy.Policy, key string) error {
-			reset = append(reset, p.Name+" "+key)
-			return nil
-		}
-	})
+	w := newWorld(t)
 
-	// The figures are those of withRedis: 10 is the length of the policy's name and of the key.
+	// The figures are those of reporting: 10 is the length of the policy's name and of the key.
 	w.ask("viewer", "POST", "/api/policies/p/key", object{"key": "192.0.2.1"}).want(200).
 		wantValue(false, "allowed").wantValue(10, "remaining").wantValue(1500, "retry_after_ms").
 		wantValue(60000, "reset_after_ms")
 
 	// None of these reaches Redis.
+	asked := w.asked(nil)
 	w.ask("viewer", "POST", "/api/policies/p/key/reset", object{"key": "192.0.2.1"}).want(403)
 	w.ask("read token", "POST", "/api/policies/p/key/reset", object{"key": "192.0.2.1"}).want(403)
 	w.ask("owner", "POST", "/api/policies/none/key/reset", object{"key": "192.0.2.1"}).want(404)
 	w.ask("owner", "POST", "/api/policies/p/key", object{"key": strings.Repeat("x", service.MaxKey+1)}).wantField("key")
-	if len(reset) > 0 {
-		t.Errorf("%q was reset", reset)
+	if len(*asked) > 0 {
+		t.Errorf("%q was asked", *asked)
 	}
 
 	w.ask("owner", "POST", "/api/policies/p/key/reset", object{"key": "192.0.2.1"}).want(204)
-	if !slices.Equal(reset, []string{"p 192.0.2.1"}) {
-		t.Errorf("%q was reset", reset)
+	if !slices.Equal(*asked, []string{"reset p 192.0.2.1"}) {
+		t.Errorf("%q was asked", *asked)
 	}
 
 	log := w.audit(service.AuditQuery{Action: "key.reset", Outcome: service.Done})
@@ -353,19 +348,14 @@ func TestKeyIsLookedUpAndReset(t *testing.T) {
 	}
 
 	// A key that is never admitted has no time to wait, and JSON has no number for that.
-	if v := countOf(core.Decision{RetryAfter: core.Never}, nil, policy.Policy{}, ""); v.RetryAfter != -1 {
+	if v := countOf(service.KeyUse{Decision: core.Decision{RetryAfter: core.Never}}); v.RetryAfter != -1 {
 		t.Errorf("never is %d", v.RetryAfter)
 	}
 }
 
 func TestBansAreListedAndLifted(t *testing.T) {
-	var lifted []string
-	w := newWorld(t, withRedis, func(o *Options) {
-		o.Lift = func(_ context.Context, p policy.Policy, key string) error {
-			lifted = append(lifted, p.Name+" "+key)
-			return nil
-		}
-	})
+	w := newWorld(t)
+	asked := w.asked(nil)
 
 	list, _ := w.ask("viewer", "GET", "/api/policies/p/bans", nil).want(200).get("bans").([]any)
 	if len(list) != 1 || at(list[0], "key") != "<b>\x00\n" || at(list[0], "until") != noon.Format(time.RFC3339) {
@@ -378,13 +368,13 @@ func TestBansAreListedAndLifted(t *testing.T) {
 	w.ask("read token", "POST", "/api/policies/p/bans/lift", body).want(403)
 	w.ask("owner", "POST", "/api/policies/none/bans/lift", body).want(404)
 
-	if len(lifted) > 0 {
-		t.Errorf("%q was lifted", lifted)
+	if len(*asked) > 0 {
+		t.Errorf("%q was asked", *asked)
 	}
 
 	w.ask("owner", "POST", "/api/policies/p/bans/lift", body).want(204)
-	if !slices.Equal(lifted, []string{"p <b>\x00\n"}) {
-		t.Errorf("%q was lifted", lifted)
+	if !slices.Equal(*asked, []string{"lift p <b>\x00\n"}) {
+		t.Errorf("%q was asked", *asked)
 	}
 
 	log := w.audit(service.AuditQuery{Action: "ban.lift", Outcome: service.Done})
@@ -411,21 +401,18 @@ func TestBanOfAPolicyIsSaved(t *testing.T) {
 
 func TestRedisMissingGets503(t *testing.T) {
 	w := newWorld(t)
-
-	// Only the fleet of the service is exchanged, while the one of the options stays.
-	ask := func(w *world, fleet service.Fleet) answer {
-		old := w.api.o.Service
-		defer func() { w.api.o.Service = old }()
-		w.api.o.Service = newService(w.db, fleet)
+	w.api.o.Service, w.api.o.Fleet = newService(w.db, nil), nil
+	ask := func() answer {
 		return w.ask("administrator", "GET", "/api/instances", nil).want(503).wantValue("unavailable", "code")
 	}
 
-	if a := ask(w, nil); !strings.Contains(a.text, "started without Redis") {
+	if a := ask(); !strings.Contains(a.text, "started without Redis") {
 		t.Errorf("without Redis: %s", a.text)
 	}
 	w.ask("owner", "POST", "/api/policies/p/key", object{"key": "x"}).want(503)
 	w.ask("owner", "POST", "/api/policies/p/key/reset", object{"key": "x"}).want(503)
 	w.ask("owner", "GET", "/api/policies/p/bans", nil).want(503)
+	w.ask("owner", "POST", "/api/policies/p/bans", object{"key": "192.0.2.1", "for": "10m"}).want(503)
 	w.ask("owner", "POST", "/api/policies/p/bans/lift", object{"key": "x"}).want(503)
 	w.ask("owner", "POST", "/api/policies/p/key/grant", object{"key": "::1", "units": 1,
 		"until": "2030-01-31T09:00:00Z"}).want(503)
@@ -433,12 +420,9 @@ func TestRedisMissingGets503(t *testing.T) {
 	w.ask("owner", "POST", "/api/policies/p/key/debit", object{"key": "::1", "units": 1}).want(503)
 
 	// Redis is there and does not answer: the error has an address, which belongs into the log.
-	gone := errors.New("dial 10.0.0.1: refused")
-	w = newWorld(t, func(o *Options) {
-		o.Bans = func(context.Context, []string) ([]core.Banned, error) { return nil, gone }
-	})
-
-	for _, a := range []answer{ask(w, reporting{err: gone}),
+	w = newWorld(t)
+	w.redis.err = errors.New("dial 10.0.0.1: refused")
+	for _, a := range []answer{ask(),
 		w.ask("administrator", "GET", "/api/policies/p/bans", nil).want(503).wantValue("unavailable", "code")} {
 		if strings.Contains(a.text, "10.0.0.1") || a.header.Get("Retry-After") != "2" {
 			t.Errorf("%s %v", a.text, a.header)

@@ -20,9 +20,11 @@ import (
 	"github.com/headgate/headgate/cmd/headgate-console/internal/auth"
 	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
 	"github.com/headgate/headgate/cmd/headgate-console/internal/store"
+	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/test"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/policy/stats"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 func TestMain(m *testing.M) {
@@ -78,8 +80,45 @@ var makeTemplate = sync.OnceValues(func() (template, error) {
 
 // reporting is a Redis with instances of a and b.
 type reporting struct {
-	err  error
-	list []policy.Instance // nil means the usual ones
+	service.Fleet // what it has not
+	err           error
+	list          []policy.Instance // nil means the usual ones
+
+	op func(core.Op) (core.Decision, error) // nil means fixed answers
+}
+
+func (reporting) Top(_ context.Context, app string) (stats.Top, error) { return topOf(app) }
+
+func (r reporting) Apply(_ context.Context, ops []core.Op, out []core.Decision) (err error) {
+	switch op := ops[0]; {
+	case r.op != nil:
+		out[0], err = r.op(op)
+	case op.Verb == core.Peek:
+		// What remains depends on the policy and the key: an answer shows that both have arrived.
+		out[0] = core.Decision{Remaining: int64(len(op.Rule + op.Key)), RetryAfter: 1500 * time.Millisecond,
+			ResetAfter: time.Minute}
+	default:
+		out[0] = core.Decision{Allowed: true, Taken: op.Cost}
+	}
+	return err
+}
+
+func (reporting) Credits(context.Context, core.ID) ([]redisstore.Credit, error) {
+	return []redisstore.Credit{{Units: 3, Until: noon.UnixMicro()}}, nil
+}
+
+func (r reporting) Bans(_ context.Context, policies []string) ([]core.Banned, error) {
+	return []core.Banned{{Rule: policies[0], Key: "<b>\x00\n", Until: noon.UnixMicro()}}, r.err
+}
+
+// asked returns what Redis is asked about keys from now on, and has it answer with an error or not.
+func (w *world) asked(fail error) *[]string {
+	asked := &[]string{}
+	w.redis.op = func(op core.Op) (core.Decision, error) {
+		*asked = append(*asked, op.Verb.String()+" "+op.Rule+" "+op.Key)
+		return core.Decision{Allowed: true}, fail
+	}
+	return asked
 }
 
 func (reporting) Minutes(context.Context, string) ([]stats.Minute, error) { return nil, nil }
@@ -97,7 +136,7 @@ func (r reporting) Instances(context.Context) ([]policy.Instance, error) {
 
 func newService(db *store.DB, fleet service.Fleet) *service.Service {
 	s, err := service.New(service.Options{
-		DB: db, Fleet: fleet, Top: topOf,
+		DB: db, Fleet: fleet,
 		Clock: func() time.Time { return noon }, Passwords: auth.Cost{Memory: 8, Time: 1},
 		Logger: slog.New(slog.DiscardHandler),
 	})
@@ -116,6 +155,8 @@ type world struct {
 	cast cast
 	file string
 	log  *bytes.Buffer
+
+	redis *reporting // of the service
 }
 
 // newWorld changes the options before it makes the API.
@@ -138,9 +179,9 @@ func newWorld(t testing.TB, change ...func(*Options)) *world {
 	}
 	t.Cleanup(func() { db.Close() })
 
-	w := &world{Service: newService(db, reporting{}), t: t, db: db, cast: from.cast, file: file,
-		log: &bytes.Buffer{}}
-	o := Options{Service: w.Service, Cookie: cookieName, Clock: func() time.Time { return noon },
+	w := &world{t: t, db: db, cast: from.cast, file: file, log: &bytes.Buffer{}, redis: &reporting{}}
+	w.Service = newService(db, w.redis)
+	o := Options{Service: w.Service, Fleet: w.redis, Cookie: cookieName, Clock: func() time.Time { return noon },
 		Logger: slog.New(slog.NewTextHandler(w.log, nil))}
 	for _, f := range change {
 		f(&o)

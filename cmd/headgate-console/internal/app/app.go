@@ -21,9 +21,11 @@ import (
 	"github.com/headgate/headgate/cmd/headgate-console/internal/store"
 	"github.com/headgate/headgate/cmd/headgate-console/internal/webhook"
 	"github.com/headgate/headgate/cmd/headgate-console/internal/worker"
+	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/observe/topkeys"
 	"github.com/headgate/headgate/policy/redissource"
 	"github.com/headgate/headgate/policy/stats"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 // App is the console without its pages.
@@ -34,7 +36,7 @@ type App struct {
 	Publisher *publish.Worker
 	Instances *redissource.Source // where the instances report
 	Redis     redis.UniversalClient
-	Live      *live.View
+	Fleet     service.Fleet
 
 	// OneTimePassword is the password of service.FirstUser if Open created that
 	// administrator, or "".
@@ -78,8 +80,7 @@ func (a *App) open(ctx context.Context, c config.Config, logger *slog.Logger) (e
 		if err := a.connect(c); err != nil {
 			return err
 		}
-		o.Fleet, o.Top = a.Live, a.Live.Top
-		o.MinuteKeys = a.Live.MinuteKeys
+		o.Fleet = a.Fleet
 	}
 
 	if a.Service, err = service.New(o); err != nil {
@@ -129,13 +130,37 @@ func (a *App) connect(c config.Config) (err error) {
 	}
 
 	// What many pages show is read once for all of them.
-	a.Live = live.New(a.counts(c), a.Instances, func(ctx context.Context, app string) (stats.Top, error) {
+	view := live.New(a.counts(c), a.Instances, func(ctx context.Context, app string) (stats.Top, error) {
 		return stats.ReadTop(ctx, a.Redis, c.RedisPrefix, app)
 	}, func(ctx context.Context, app, policy string, from time.Time, n int) ([]topkeys.Summary, error) {
 		return stats.ReadMinuteKeys(ctx, a.Redis, c.RedisPrefix, app, policy, from, n)
 	})
-	a.closers = append(a.closers, a.Live.Close)
-	return nil
+	a.closers = append(a.closers, view.Close)
+
+	keys, err := redisstore.New(a.Redis, redisstore.Options{Prefix: c.RedisPrefix, Timeout: keyTimeout})
+	a.Fleet = fleet{view, keys}
+	return err
+}
+
+const (
+	// keyTimeout bounds the look-up of a key. It is longer than the default of a store, because no
+	// request waits for it.
+	keyTimeout = 5 * time.Second
+
+	// maxBans is how many bans a store is asked for at most.
+	maxBans = 10_000
+)
+
+// fleet is what the instances report, and the store of their keys. It cannot find keys that
+// instances hide with a secret.
+type fleet struct {
+	*live.View
+	*redisstore.Store
+}
+
+// Bans implements [service.Fleet].
+func (f fleet) Bans(ctx context.Context, policies []string) ([]core.Banned, error) {
+	return f.Report().Bans(ctx, policies, maxBans)
 }
 
 // counts returns the counts of the instances in Redis.

@@ -16,7 +16,6 @@ import (
 
 	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
 	"github.com/headgate/headgate/cmd/headgate-console/internal/store"
-	"github.com/headgate/headgate/cmd/headgate-console/internal/web"
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/test"
 	"github.com/headgate/headgate/internal/test/redistest"
@@ -303,8 +302,6 @@ func TestConsoleHasTheLimitsOfInstances(t *testing.T) {
 	until(t, "all is published", func() bool { return !d.pending() && len(strings.Fields(d.overrides())) >= 4 })
 
 	l := d.follow()
-	fleet, err := web.RedisFleet(d.Redis, d.Live, "")
-	d.must(err)
 	for key, want := range map[string]string{"other": "10/1h debt=1", "own": "70/1h debt=7", "acme:own": "30/1h debt=3",
 		"acme:c": "40/1h debt=4", "acme:bob": "50/1h debt=5", "pro:x": "60/1h debt=6", "pro:y": "500/1h"} {
 		// What an instance does is what the console has to say.
@@ -318,14 +315,9 @@ func TestConsoleHasTheLimitsOfInstances(t *testing.T) {
 		}
 
 		// A look-up.
-		var seen string
-		var peeked core.Decision
-		d.must(d.Service.LookUp(t.Context(), d.actor, "p", key,
-			func(ctx context.Context, p policy.Policy, key string) (err error) {
-				seen = p.LimitOf(key, time.Now()).String()
-				peeked, err = fleet.Peek(ctx, p, key)
-				return err
-			}))
+		peeked, err := d.Service.LookUp(t.Context(), d.actor, "p", key)
+		d.must(err)
+		seen := peeked.Policy.LimitOf(key, time.Now()).String()
 		if seen != want || peeked.Remaining != in[0].Decision.Remaining {
 			t.Errorf("%s: %s of which %d remain, want %s and %d", key, seen, peeked.Remaining, want,
 				in[0].Decision.Remaining)
@@ -337,10 +329,7 @@ func TestConsoleHasTheLimitsOfInstances(t *testing.T) {
 		// A debit of all units and the debt is taken whole, and a unit more is not.
 		most := in[0].Limit.Capacity() + in[0].Limit.MaxDebt()
 		debit := func(units int64) (int64, error) {
-			return d.Service.DebitKey(t.Context(), d.actor, "p", key, units,
-				func(ctx context.Context, p policy.Policy, key string) (core.Decision, error) {
-					return fleet.Debit(ctx, p, key, units)
-				})
+			return d.Service.DebitKey(t.Context(), d.actor, "p", key, units)
 		}
 		if _, err := debit(most + 1); err == nil {
 			t.Errorf("%s: %d units were charged", key, most+1)
@@ -349,10 +338,7 @@ func TestConsoleHasTheLimitsOfInstances(t *testing.T) {
 			t.Errorf("%s: %d of %d units were charged, %v", key, n, most, err)
 		}
 
-		d.must(d.Service.GrantKey(t.Context(), d.actor, "p", key, 5, time.Now().Add(time.Minute),
-			func(ctx context.Context, p policy.Policy, key string) (core.Decision, error) {
-				return fleet.Grant(ctx, p, key, 5, time.Now().Add(time.Minute))
-			}))
+		d.must(d.Service.GrantKey(t.Context(), d.actor, "p", key, 5, time.Now().Add(time.Minute)))
 		if in, err = l.Peek(t.Context(), key); err != nil || in[0].Decision.Remaining != 5 {
 			t.Errorf("%s: after a debit and a grant %d remain, %v, want 5", key, in[0].Decision.Remaining, err)
 		}

@@ -5,7 +5,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"net/netip"
 	"net/url"
 	"os"
 	"slices"
@@ -13,6 +12,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/cmd/headgate-console/internal/auth"
+	"github.com/headgate/headgate/cmd/headgate-console/internal/config"
 	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
 	"github.com/headgate/headgate/internal/textform"
 	"github.com/headgate/headgate/policy"
@@ -78,7 +78,7 @@ func parse(args []string, env func(string) string, usage io.Writer) (options, er
 	if flags.NArg() > 0 {
 		errs = append(errs, fmt.Errorf("the argument %q is not a flag", textform.Clip(flags.Arg(0))))
 	}
-	if len(g.paths) == 0 {
+	if len(g.paths) == 0 || slices.Contains(g.paths, "") {
 		check("-f", errors.New("it is missing; name a directory or a file"))
 	}
 
@@ -113,11 +113,11 @@ func (g *given) flags(usage io.Writer) *flag.FlagSet {
 	}
 
 	f.Func("f", "`directory` of YAML files with policies and of overrides.json files, or such a file; may be repeated",
-		appendTo(&g.paths))
+		config.AppendTo(&g.paths))
 	f.StringVar(&g.address, "url", "", "`URL` of the console, such as https://console.example.com; also in "+EnvURL)
 	f.StringVar(&g.tokenFile, "token-file", "",
 		"`file` with an API token of the console; else the token comes from "+EnvToken)
-	f.Func("app", "`application` whose policies are meant; may be repeated, and without it all are", appendTo(&g.apps))
+	f.Func("app", "`application` whose policies are meant; may be repeated, and without it all are", config.AppendTo(&g.apps))
 	f.BoolVar(&g.prune, "prune", false, "delete the policies that are in no file, "+
 		"if all their applications are named by -app, or without it by the files")
 	f.BoolVar(&g.pruneOverrides, "prune-overrides", false, "remove the overrides that an overrides.json does not "+
@@ -141,16 +141,6 @@ var summaries = map[string]string{
 		"if they do not differ, with 1 if they do, and with 2 if that is unknown.",
 }
 
-func appendTo(list *[]string) func(string) error {
-	return func(s string) error {
-		if s == "" {
-			return errors.New("it is empty")
-		}
-		*list = append(*list, s)
-		return nil
-	}
-}
-
 // readURL does not repeat what was given, as it may hold a password.
 func (g *given) readURL(env func(string) string) error {
 	if g.address == "" {
@@ -169,20 +159,12 @@ func (g *given) readURL(env func(string) string) error {
 		return errors.New("it holds a user; the console needs an API token")
 	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
 		return errors.New("it holds more than a host and a path")
-	case u.Scheme == "http" && !g.insecure && !isLoopback(u.Hostname()):
+	case u.Scheme == "http" && !g.insecure && !config.IsLoopback(u.Hostname()):
 		return errors.New("the token would travel in the clear: give an https URL, or -insecure-http")
 	}
 
 	g.url = u
 	return nil
-}
-
-func isLoopback(host string) bool {
-	if host == "localhost" {
-		return true
-	}
-	addr, err := netip.ParseAddr(host)
-	return err == nil && addr.Unmap().IsLoopback()
 }
 
 // maxTokenFile is more than the length of any token.

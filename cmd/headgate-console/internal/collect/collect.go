@@ -1,5 +1,5 @@
 // Package collect copies the counts of finished minutes from Redis to the database. Several
-// consoles may do so at the same time: each count is added once. [Start] starts the [Worker] that
+// consoles may do so at the same time: each count is added once. [Start] starts the worker that
 // does so.
 package collect
 
@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"sync"
 	"time"
 
 	"github.com/headgate/headgate/cmd/headgate-console/internal/worker"
@@ -60,67 +59,46 @@ const (
 // timeout bounds the collection of an application.
 const timeout = time.Minute
 
-// Status is the result of the last collection.
-type Status struct {
-	At    time.Time // by the clock of this process; zero before the first has ended
-	Err   error     // why some of it failed, or nil
-	Since time.Time // of the first failure in a row
-}
-
-// Worker collects in a goroutine of its own, until Close. It is safe for concurrent use. What it
-// leaves when it is closed is collected by another worker, or the next one.
-type Worker struct {
-	*worker.Worker
+// collector is what a worker does.
+type collector struct {
 	source Source
 	ledger Ledger
 	begun  bool  // used by run only
 	last   int64 // the series that was pruned last; used by run only
-
-	mu     sync.Mutex
-	status Status // Guarded by mu.
 }
 
-// Start starts a worker, which collects at once what is missing. A nil logger means slog.Default().
-func Start(source Source, ledger Ledger, logger *slog.Logger) *Worker {
-	w := &Worker{source: source, ledger: ledger}
-	w.Worker = worker.Start(worker.Task{
-		Run: w.run, Retry: retry, MaxRetry: time.Minute, Logger: logger,
+// Start starts a worker, which collects at once what is missing. What it leaves when it is closed
+// is collected by another worker, or the next one. A nil logger means slog.Default().
+func Start(source Source, ledger Ledger, logger *slog.Logger) *worker.Worker {
+	c := &collector{source: source, ledger: ledger}
+	return worker.Start(worker.Task{
+		Run: c.run, Retry: retry, MaxRetry: time.Minute, Logger: logger,
 		Failing: "counts cannot be collected", Working: "counts are collected again",
 	})
-	return w
-}
-
-// Status returns the result of the last collection.
-func (w *Worker) Status() Status {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.status
 }
 
 // run collects once, and returns the time until the next minute has ended by the clock of Redis,
 // and not by that of this machine.
-func (w *Worker) run(ctx context.Context) (time.Duration, error) {
+func (c *collector) run(ctx context.Context) (time.Duration, error) {
 	// What the database has is added up before Redis is asked, so that no page waits for either.
-	if !w.begun {
-		w.ledger.AddUp(ctx)
-		w.begun = true
+	if !c.begun {
+		c.ledger.AddUp(ctx)
+		c.begun = true
 	}
 
-	now, err := w.collect(ctx)
+	now, err := c.collect(ctx)
 	if ctx.Err() != nil {
 		return 0, err
 	}
-	w.setStatus(err)
-
 	// After a failure too: other applications may have been collected.
-	w.ledger.AddUp(ctx)
+	c.ledger.AddUp(ctx)
 	return now.Truncate(time.Minute).Add(time.Minute + settle + rand.N(spread)).Sub(now), err
 }
 
 // collect collects what is missing of all applications, and prunes some of what is too old.
 // It returns the source's clock.
-func (w *Worker) collect(ctx context.Context) (now time.Time, err error) {
-	apps, err := w.ledger.Apps(ctx)
+func (c *collector) collect(ctx context.Context) (now time.Time, err error) {
+	apps, err := c.ledger.Apps(ctx)
 	if err != nil {
 		return now, err
 	}
@@ -128,7 +106,7 @@ func (w *Worker) collect(ctx context.Context) (now time.Time, err error) {
 	// A failure with one application does not hold up the others.
 	var errs []error
 	for _, app := range apps {
-		at, err := w.collectApp(ctx, app)
+		at, err := c.collectApp(ctx, app)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("the counts of %q: %w", app, err))
 			continue
@@ -142,7 +120,7 @@ func (w *Worker) collect(ctx context.Context) (now time.Time, err error) {
 
 	// Pruning is spread over the collections, a few series each, so that none takes long.
 	for range pruneParts {
-		if w.last, err = w.ledger.Prune(ctx, now, w.last); err != nil || w.last == 0 {
+		if c.last, err = c.ledger.Prune(ctx, now, c.last); err != nil || c.last == 0 {
 			errs = append(errs, err)
 			break
 		}
@@ -151,20 +129,20 @@ func (w *Worker) collect(ctx context.Context) (now time.Time, err error) {
 }
 
 // collectApp collects the finished minutes of an application that have changed.
-func (w *Worker) collectApp(ctx context.Context, app string) (now time.Time, err error) {
+func (c *collector) collectApp(ctx context.Context, app string) (now time.Time, err error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 
-	until, err := w.ledger.Collected(ctx, app)
+	until, err := c.ledger.Collected(ctx, app)
 	if err != nil {
 		return now, err
 	}
 
 	// A minute that was collected before is among those that have changed if it has grown since.
-	minutes, now, err := w.source.Changed(ctx, app, until)
+	minutes, now, err := c.source.Changed(ctx, app, until)
 	if err == nil && until.After(now) { // the server's clock was set back
 		until = time.Time{}
-		minutes, now, err = w.source.Changed(ctx, app, until)
+		minutes, now, err = c.source.Changed(ctx, app, until)
 	}
 	if err != nil {
 		return now, err
@@ -181,7 +159,7 @@ func (w *Worker) collectApp(ctx context.Context, app string) (now time.Time, err
 
 	for len(finished) > 0 {
 		n := min(atOnce, len(finished))
-		if err := w.record(ctx, app, finished[:n]); err != nil {
+		if err := c.record(ctx, app, finished[:n]); err != nil {
 			return now, err
 		}
 		finished = finished[n:]
@@ -190,37 +168,22 @@ func (w *Worker) collectApp(ctx context.Context, app string) (now time.Time, err
 	// The instant is written last: a collection that was cut short is made again, and what it has
 	// recorded is not counted twice.
 	if next := current.Add(-overlap); !next.Equal(until) {
-		return now, w.ledger.SetCollected(ctx, app, next)
+		return now, c.ledger.SetCollected(ctx, app, next)
 	}
 	return now, nil
 }
 
 // record adds the counts of minutes to those in the database.
-func (w *Worker) record(ctx context.Context, app string, wanted []time.Time) error {
-	minutes, err := w.source.Read(ctx, app, wanted)
+func (c *collector) record(ctx context.Context, app string, wanted []time.Time) error {
+	minutes, err := c.source.Read(ctx, app, wanted)
 	if err != nil {
 		return err
 	}
 
 	for _, m := range minutes {
-		if err := w.ledger.Record(ctx, app, m); err != nil {
+		if err := c.ledger.Record(ctx, app, m); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// setStatus stores the result of a collection.
-func (w *Worker) setStatus(err error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	now := time.Now()
-	is := Status{At: now, Err: err}
-	if err != nil {
-		is.Since = w.status.Since
-		if w.status.Err == nil {
-			is.Since = now
-		}
-	}
-	w.status = is
 }

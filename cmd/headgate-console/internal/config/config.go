@@ -56,19 +56,17 @@ type given struct {
 	listen, data, db, redis, prefix, cert, key, recover string
 	keyFile                                             string
 	identity                                            string
-	proxies, webhooks                                   texts
+	proxies, webhooks                                   []string
 	oidc                                                oidc.Options
 	insecure, secureCookies                             bool
 }
 
-// texts is the value of a flag that may be repeated.
-type texts []string
-
-func (t *texts) String() string { return strings.Join(*t, " ") }
-
-func (t *texts) Set(text string) error {
-	*t = append(*t, text)
-	return nil
+// AppendTo returns the function of a flag that may be repeated.
+func AppendTo(list *[]string) func(string) error {
+	return func(s string) error {
+		*list = append(*list, s)
+		return nil
+	}
 }
 
 // Parse reads a command line without the program's name, and the environment
@@ -141,15 +139,16 @@ func (g *given) flags(usage io.Writer) *flag.FlagSet {
 		"send cookies by TLS alone, if a proxy adds TLS; not needed with -tls-cert")
 
 	// Who names the user, other than the console's own log-in.
-	f.Var(&g.proxies, "trusted-proxy",
-		"`address or CIDR` of a proxy whose X-Forwarded-For is believed; may be repeated")
+	f.Func("trusted-proxy", "`address or CIDR` of a proxy whose X-Forwarded-For is believed; may be repeated",
+		AppendTo(&g.proxies))
 	f.StringVar(&g.identity, "identity-header", "",
 		"`name` of the header in which the trusted proxies name the user, who needs no password; "+
 			"they must remove it from requests of clients")
 	g.oidcFlags(f)
 
-	f.Var(&g.webhooks, "webhook-allow",
-		"internal `address or CIDR` to which webhooks may send alerts, such as 10.0.0.0/8; may be repeated")
+	f.Func("webhook-allow",
+		"internal `address or CIDR` to which webhooks may send alerts, such as 10.0.0.0/8; may be repeated",
+		AppendTo(&g.webhooks))
 
 	f.StringVar(&g.recover, "recover", "",
 		"make this `user` an administrator with a new password, print the password, and exit")
@@ -217,14 +216,15 @@ func (g *given) checkListen() error {
 	if err != nil {
 		return fmt.Errorf("-listen: %q is not host:port", g.listen)
 	}
-	if g.insecure || g.cert != "" || isLoopback(host) {
+	if g.insecure || g.cert != "" || IsLoopback(host) {
 		return nil
 	}
 	return fmt.Errorf("-listen: others can reach %q, and passwords would travel in the clear: "+
 		"give -tls-cert and -tls-key, or -insecure-http if a proxy adds TLS", g.listen)
 }
 
-func isLoopback(host string) bool {
+// IsLoopback reports whether a host is this machine.
+func IsLoopback(host string) bool {
 	if host == "localhost" {
 		return true
 	}

@@ -21,8 +21,9 @@ func (g *given) oidcFlags(f *flag.FlagSet) {
 	f.StringVar(&g.oidc.UserClaim, "oidc-user-claim", "preferred_username",
 		"`claim` that names the user; email has to be verified")
 	f.StringVar(&g.oidc.GroupsClaim, "oidc-groups-claim", "groups", "`claim` with the groups of the user")
-	f.Var((*texts)(&g.oidc.Groups), "oidc-group",
-		"`group` whose members may log in; may be repeated, and without it all users of the console may")
+	f.Func("oidc-group",
+		"`group` whose members may log in; may be repeated, and without it all users of the console may",
+		AppendTo(&g.oidc.Groups))
 }
 
 // provider returns the provider of OpenID Connect, or nil for none.

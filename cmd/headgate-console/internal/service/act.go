@@ -136,14 +136,15 @@ func (a *action) run(f func(*action) error) error {
 // writes a refusal to the audit log.
 func (s *Service) ended(ctx context.Context, a Actor, err error) error {
 	var denied *DeniedError
-	var taken *takenError
+	var invalid *InvalidError
 
-	switch {
-	case errors.Is(err, errUnchanged):
+	if errors.Is(err, errUnchanged) {
 		return nil
-	case errors.As(err, &taken):
-		s.auditRefusal(ctx, a, taken.refusal.Action, taken.refusal.Object, taken.refusal.Reason)
-	case errors.As(err, &denied):
+	}
+	if !errors.As(err, &denied) && errors.As(err, &invalid) {
+		denied = invalid.refusal
+	}
+	if denied != nil {
 		s.auditRefusal(ctx, a, denied.Action, denied.Object, denied.Reason)
 	}
 	return err
@@ -203,8 +204,11 @@ func (a *action) person() error {
 }
 
 // done writes the row of the audit log.
-func (a *action) done(before, after string) error {
+func (a *action) done(before, after string) error { return a.noted(before, after, "") }
+
+// noted is done with a note.
+func (a *action) noted(before, after, note string) error {
 	row := a.actor.auditRow(a.now, a.verb, a.object)
-	row.Before, row.After = before, after
+	row.Before, row.After, row.Note = before, after, note
 	return a.AddAudit(row)
 }

@@ -887,3 +887,21 @@ func TestMessageIsDocumented(t *testing.T) {
 		}
 	}
 }
+
+// quick is the longest time of what a page or a check asks for.
+const quick = 100 * time.Millisecond
+
+// median returns the median of five runs.
+func median(t *testing.T, f func() error) time.Duration {
+	t.Helper()
+	var list []time.Duration
+	for range 5 {
+		began := time.Now()
+		if err := f(); err != nil {
+			t.Error(err)
+		}
+		list = append(list, time.Since(began))
+	}
+	slices.Sort(list)
+	return list[2]
+}

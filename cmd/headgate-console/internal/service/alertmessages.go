@@ -78,10 +78,10 @@ type messageHook struct {
 const messageVersion = 1
 
 // to returns the row of a message to a webhook, to be sent at once.
-func (m message) to(hook Webhook, now int64) store.Delivery {
-	m.Version, m.At, m.Data.Webhook = messageVersion, instant(now), messageHook{hook.ID, hook.Name}
+func (m message) to(hook, name string, now int64) store.Delivery {
+	m.Version, m.At, m.Data.Webhook = messageVersion, instant(now), messageHook{hook, name}
 	return store.Delivery{
-		ID: "msg_" + auth.NewID(), Webhook: hook.ID, Event: m.Type, Kind: string(m.Data.Kind), App: m.Data.App,
+		ID: "msg_" + auth.NewID(), Webhook: hook, Event: m.Type, Kind: string(m.Data.Kind), App: m.Data.App,
 		Body: text(m), CreatedAt: now, State: store.StateWaiting, NextAt: now,
 	}
 }
@@ -112,7 +112,7 @@ func (f findingWriter) addMessage(event string, c Condition, row store.Alert, fo
 		m.Data.Link = f.base + found.page(m.Data.Kind, row.App)
 		m.Text += " " + m.Data.Link
 	}
-	d := m.to(f.hook, f.now)
+	d := m.to(f.hook.ID, f.hook.Name, f.now)
 
 	// A receiver that is away for long does not fill the database. The message fails, so that its
 	// list shows that some are missing.

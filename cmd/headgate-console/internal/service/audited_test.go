@@ -2,7 +2,6 @@ package service
 
 import (
 	"bytes"
-	"context"
 	"encoding/csv"
 	"errors"
 	"slices"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/headgate/headgate/cmd/headgate-console/internal/auth"
 	"github.com/headgate/headgate/cmd/headgate-console/internal/oidc"
+	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/policy"
 )
 
@@ -29,26 +29,22 @@ func TestLookUpIsInTheAuditLogFirst(t *testing.T) {
 
 		// The look-up fails, and was in the log before.
 		away := errors.New("away")
-		for policyName, want := range map[string]string{"p": `{"key":"192.0.2.7"}`,
-			"q": `{"key_sha256":"` + auth.Digest("192.0.2.7") + `"}`} {
-			err := w.LookUp(t.Context(), viewer, policyName, "192.0.2.7",
-				func(_ context.Context, _ policy.Policy, key string) error {
-					if list := w.entries(AuditQuery{Action: "key.look-up",
-						Object: "policy:" + policyName}); len(list) != 1 || list[0].After != want ||
-						list[0].Actor != "viewer" {
-						t.Errorf("%s: the audit log has %+v", policyName, list)
-					}
-					return away
-				})
-			wantErr(t, "the look-up", err, away)
+		w.asked(away, func(op core.Op) {
+			want := map[string]string{"p": `{"key":"192.0.2.7"}`,
+				"q": `{"key_sha256":"` + auth.Digest("192.0.2.7") + `"}`}
+			if list := w.entries(AuditQuery{Action: "key.look-up", Object: "policy:" + op.Rule}); len(list) != 1 ||
+				list[0].After != want[op.Rule] || list[0].Actor != "viewer" {
+				t.Errorf("%s: the audit log has %+v", op.Rule, list)
+			}
+		})
+		for _, name := range []string{"p", "q"} {
+			wantErr(t, "the look-up", errOf(w.LookUp(t.Context(), viewer, name, "192.0.2.7")), away)
 		}
 
 		stranger := w.person("stranger", map[string]Role{"b": Owner})
-		err := w.LookUp(t.Context(), stranger, "p", "x", func(context.Context, policy.Policy, string) error {
-			t.Error("a hidden policy was looked up")
-			return nil
-		})
-		wantErr(t, "a stranger's look-up", err, ErrNotFound)
+		asked := w.asked(nil, nil)
+		wantErr(t, "a stranger's look-up", errOf(w.LookUp(t.Context(), stranger, "p", "x")), ErrNotFound)
+		equal(t, "what Redis is asked of a hidden policy", *asked, []string{})
 	})
 }
 
@@ -86,17 +82,16 @@ func TestLookUpEachIsInTheAuditLogFirst(t *testing.T) {
 			before := len(w.entries(AuditQuery{Action: "key.look-up"}))
 
 			var peeked []string
-			more, err := w.LookUpEach(t.Context(), viewer, "eve", row.most,
-				func(p policy.Policy) bool { return p.Name != row.not }, eve,
-				func(_ context.Context, p policy.Policy, key string) error {
-					list := w.entries(AuditQuery{Action: "key.look-up"})
-					if len(list) != before+1 || list[0].After != row.written || list[0].Actor != "viewer" ||
-						list[0].Object != "policies" || key != "eve" {
-						t.Errorf("at %s the audit log has %+v", p.Name, list[0])
-					}
-					peeked = append(peeked, p.Name)
-					return nil
-				})
+			w.asked(nil, func(op core.Op) {
+				list := w.entries(AuditQuery{Action: "key.look-up"})
+				if len(list) != before+1 || list[0].After != row.written || list[0].Actor != "viewer" ||
+					list[0].Object != "policies" || op.Key != "eve" {
+					t.Errorf("at %s the audit log has %+v", op.Rule, list[0])
+				}
+				peeked = append(peeked, op.Rule)
+			})
+			_, more, err := w.LookUpEach(t.Context(), viewer, "eve", row.most,
+				func(p policy.Policy) bool { return p.Name != row.not }, eve)
 
 			w.must(err)
 			if got := strings.Join(peeked, " "); got != row.peeked || more != row.more {
@@ -105,25 +100,22 @@ func TestLookUpEachIsInTheAuditLogFirst(t *testing.T) {
 		}
 
 		// What looks nothing up writes nothing.
-		none := func(context.Context, policy.Policy, string) error { t.Error("a key was looked up"); return nil }
-		before := len(w.entries(AuditQuery{}))
-		must(w.LookUpEach(t.Context(), viewer, "eve", 9, func(policy.Policy) bool { return false }, eve, none))
-
-		_, err := w.LookUpEach(t.Context(), viewer, strings.Repeat("x", MaxKey+1), 9,
-			func(policy.Policy) bool { return true }, eve, none)
+		every := func(policy.Policy) bool { return true }
+		asked, before := w.asked(nil, nil), len(w.entries(AuditQuery{}))
+		_, _, err := w.LookUpEach(t.Context(), viewer, "eve", 9, func(policy.Policy) bool { return false }, eve)
+		w.must(err)
+		_, _, err = w.LookUpEach(t.Context(), viewer, strings.Repeat("x", MaxKey+1), 9, every, eve)
 		wantFault(t, "a long key", err, "key")
-
-		if n := len(w.entries(AuditQuery{})); n != before {
-			t.Errorf("%d rows without a look-up", n-before)
+		if n := len(w.entries(AuditQuery{})); n != before || len(*asked) != 0 {
+			t.Errorf("%d rows without a look-up, and Redis is asked %q", n-before, *asked)
 		}
 
 		// After a failure the other policies are not asked: Redis would fail for them, too.
 		away := errors.New("away")
-		calls := 0
-		_, err = w.LookUpEach(t.Context(), viewer, "eve", 9, func(policy.Policy) bool { return true }, eve,
-			func(context.Context, policy.Policy, string) error { calls++; return away })
-		if wantErr(t, "an outage", err, away); calls != 1 {
-			t.Errorf("%d calls after the first failed", calls)
+		asked = w.asked(away, nil)
+		_, _, err = w.LookUpEach(t.Context(), viewer, "eve", 9, every, eve)
+		if wantErr(t, "an outage", err, away); len(*asked) != 1 {
+			t.Errorf("%d calls after the first failed", len(*asked))
 		}
 	})
 }

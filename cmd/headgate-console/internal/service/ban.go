@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/headgate/headgate/cmd/headgate-console/internal/store"
@@ -19,6 +20,10 @@ type KeyBan struct {
 	Policy, Key string
 	Until       time.Time
 	By          string // who imposed it, or changed the key's override since
+
+	// ExplainBans sets these, and By to who imposed the ban, as the audit log has them.
+	At      time.Time
+	Comment string
 }
 
 // maxBans is how many bans are listed.
@@ -50,24 +55,27 @@ func CheckBan(p policy.Policy, key string, span time.Duration) error {
 }
 
 // ImposeBan bans a key of a policy for a time from now on. Under a policy that bans by itself it is
-// [Service.ResetKey] for impose, and the store has the ban. Under any other the ban is beside the
+// [Service.ResetKey] for a ban, and the store has the ban. Under any other the ban is beside the
 // policy, and published like an override; it replaces one that it was under, and leaves the key's
 // limit.
-func (s *Service) ImposeBan(
-	ctx context.Context, a Actor, name, key string, span time.Duration,
-	impose func(context.Context, policy.Policy, string, time.Duration) error,
-) error {
+func (s *Service) ImposeBan(ctx context.Context, a Actor, name, key string, span time.Duration) error {
 	if err := checkKey(key); err != nil {
 		return err
 	}
 
 	inStore := false
+	entry := func(p policy.Policy, op *core.Op) (string, error) {
+		ban := p.Ban
+		ban.For, ban.Max = span, span
+		op.Ban = &ban
+		return with(keyText(key, p), "for", span.String()), CheckBan(p, key, span)
+	}
 	err := s.act(ctx, a, store.CounterOverrides, "ban.impose", policyObject(name), func(d *action) error {
 		p, err := d.editable(name)
 		if err != nil {
 			return err
 		}
-		if inStore = p.Ban != (core.Ban{}); inStore {
+		if inStore = s.fleet == nil || p.Ban != (core.Ban{}); inStore {
 			return errUnchanged
 		}
 		if err := errors.Join(checkComment(a.comment), CheckBan(p, key, span)); err != nil {
@@ -75,23 +83,16 @@ func (s *Service) ImposeBan(
 		}
 		return d.banBeside(&p, key, instant(d.now).Add(span), with(keyText(key, p), "for", span.String()))
 	})
-	if err != nil || !inStore {
-		return err
+	if err == nil && inStore {
+		_, err = s.changeKey(ctx, a, "ban.impose", name, core.Op{Verb: core.Impose, Key: key}, entry)
 	}
-
-	entry := func(p policy.Policy, key string) (string, error) {
-		return with(keyText(key, p), "for", span.String()), CheckBan(p, key, span)
-	}
-	ban := func(ctx context.Context, p policy.Policy, key string) error { return impose(ctx, p, key, span) }
-	return s.changeKey(ctx, a, "ban.impose", name, key, entry, ban)
+	return err
 }
 
-// LiftBan ends the bans of a key of a policy: the one beside it, and by lift that of the store, as
-// [Service.ResetKey] does. Under a policy that bans no keys lift is not called if there was one
+// LiftBan ends the bans of a key of a policy: the one beside it, and as [Service.ResetKey] does,
+// that of the store. Under a policy that bans no keys the store is not asked if there was one
 // beside it.
-func (s *Service) LiftBan(
-	ctx context.Context, a Actor, name, key string, lift func(context.Context, policy.Policy, string) error,
-) error {
+func (s *Service) LiftBan(ctx context.Context, a Actor, name, key string) error {
 	if err := checkLength(key); err != nil {
 		return err
 	}
@@ -113,10 +114,10 @@ func (s *Service) LiftBan(
 		done = p.Ban == (core.Ban{})
 		return d.banBeside(&p, key, time.Time{}, keyText(key, p))
 	})
-	if err != nil || done {
-		return err
+	if err == nil && !done {
+		_, err = s.changeKey(ctx, a, "ban.lift", name, core.Op{Verb: core.Lift, Key: key}, keyEntry)
 	}
-	return s.changeKey(ctx, a, "ban.lift", name, key, keyEntry, lift)
+	return err
 }
 
 // banBeside sets the end of the ban that a key has beside a policy, or lifts it with the zero time,
@@ -179,11 +180,17 @@ func (s *Service) BansBeside(ctx context.Context, a Actor, names []string) (list
 		if err != nil || len(rows) == 0 {
 			return err
 		}
-		of, err := d.selected(func(p policy.Policy) bool { return slices.Contains(names, p.Name) })
+
+		// There may be 10,000 policies, and as many names.
+		wanted := make(map[string]bool, len(names))
+		for _, name := range names {
+			wanted[name] = true
+		}
+		of, err := d.selected(func(p policy.Policy) bool { return wanted[p.Name] })
 		if err != nil {
 			return err
 		}
-		sees := map[string]bool{}
+		sees := make(map[string]bool, len(of))
 		for _, p := range of {
 			sees[p.Name] = true
 		}
@@ -191,10 +198,109 @@ func (s *Service) BansBeside(ctx context.Context, a Actor, names []string) (list
 		list = nil
 		for _, row := range rows {
 			if o, _ := policy.ParseOverride(row.Text); o.Bans(now) && sees[row.Policy] {
-				list = append(list, KeyBan{row.Policy, row.Key, o.BannedUntil, row.ChangedBy})
+				list = append(list, KeyBan{Policy: row.Policy, Key: row.Key, Until: o.BannedUntil, By: row.ChangedBy})
 			}
 		}
 		return nil
 	})
 	return list, err
+}
+
+// maxImposed is how many of the bans of a policy that were imposed last are looked through.
+const maxImposed = 1000
+
+// clocksApart is by how much the end of a ban in Redis may differ from what the audit log has.
+const clocksApart = 10 * time.Second
+
+// ExplainBans adds to bans who imposed them, when, and why. A ban stays as it is if a policy began
+// it by itself, if 1,000 were imposed under its policy since, or if the actor does not see it or
+// did not see its policy then.
+func (s *Service) ExplainBans(ctx context.Context, a Actor, bans []*KeyBan) error {
+	if len(bans) == 0 {
+		return nil
+	}
+	of := map[string][]*KeyBan{}
+	for _, b := range bans {
+		of[b.Policy] = append(of[b.Policy], b)
+	}
+
+	return s.ask(ctx, a, "ban.list", "policies", func(d *action) error {
+		seen, err := d.selected(func(p policy.Policy) bool { return len(of[p.Name]) > 0 })
+		if err != nil {
+			return err
+		}
+		for i := range seen {
+			if err := d.explainBans(&seen[i], of[seen[i].Name]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// visibleSince returns the instant since which the actor sees the policy. Before it the policy was
+// hidden, or another one of its name.
+func (a *action) visibleSince(name string) (since time.Time, err error) {
+	rows, err := a.Revisions(name, 0, MaxPerPage)
+	if err != nil {
+		return since, err
+	}
+
+	since = instant(a.now)
+	for _, row := range rows {
+		r, err := a.revision(row)
+		if errors.Is(err, ErrNotFound) {
+			break
+		}
+		if err != nil {
+			return since, err
+		}
+		if since = r.At; r.Before == nil {
+			break
+		}
+	}
+	return since, nil
+}
+
+// explainBans is ExplainBans for one policy.
+func (a *action) explainBans(p *policy.Policy, bans []*KeyBan) error {
+	if len(bans) == 0 {
+		return nil
+	}
+	since, err := a.visibleSince(p.Name)
+	if err != nil {
+		return err
+	}
+	rows, err := a.FindAudit(AuditQuery{
+		Action: "ban.impose", Object: policyObject(p.Name), Outcome: Done, Since: since, Limit: maxImposed,
+	})
+	if err != nil {
+		return err
+	}
+
+	// The row that came last counts, of each key.
+	imposed := make(map[string]Entry, len(rows))
+	for _, row := range slices.Backward(rows) {
+		if at := strings.LastIndex(row.After, banSpan); at >= 0 {
+			imposed[row.After[:at]+"}"] = row
+		}
+	}
+
+	for _, b := range bans {
+		row, found := imposed[keyText(b.Key, *p)]
+		if found && row.At.Add(spanOf(row)).Sub(b.Until).Abs() <= clocksApart {
+			b.By, b.At, b.Comment = row.Actor, row.At, row.Note
+		}
+	}
+	return nil
+}
+
+// banSpan stands between the key and the time of a ban in the audit log.
+const banSpan = `,"for":"`
+
+// spanOf returns the time of a ban that the audit log has, or 0.
+func spanOf(row Entry) time.Duration {
+	_, text, _ := strings.Cut(row.After, banSpan)
+	span, _ := time.ParseDuration(strings.TrimSuffix(text, `"}`))
+	return span
 }

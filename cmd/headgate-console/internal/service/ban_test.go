@@ -1,11 +1,12 @@
 package service
 
 import (
-	"context"
+	"fmt"
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/keyfuncs"
 )
 
 // texts returns the overrides of p as they are published.
@@ -24,17 +25,10 @@ func (w *world) texts() (list []string) {
 func TestBanBesideAPolicy(t *testing.T) {
 	everyEngine(t, func(t *testing.T, w *world) {
 		w.create(byUser("p"))
-		never := func(context.Context, policy.Policy, string, time.Duration) error {
-			t.Error("the store was asked")
-			return nil
-		}
+		w.asked(nil, func(op core.Op) { t.Errorf("Redis was asked to %s %s", op.Verb, op.Key) })
 		ban := func(key string, span time.Duration) {
 			t.Helper()
-			w.must(w.ImposeBan(t.Context(), w.admin.Saying("why"), "p", key, span, never))
-		}
-		lifted := func(context.Context, policy.Policy, string) error {
-			t.Error("the store was asked")
-			return nil
+			w.must(w.ImposeBan(t.Context(), w.admin.Saying("why"), "p", key, span))
 		}
 		// A ban ends with a whole second.
 		end := func(d time.Duration) time.Time {
@@ -69,7 +63,7 @@ func TestBanBesideAPolicy(t *testing.T) {
 			t.Errorf("of a policy that is not seen: %+v", list)
 		}
 
-		w.must(w.LiftBan(t.Context(), w.admin, "p", "own", lifted))
+		w.must(w.LiftBan(t.Context(), w.admin, "p", "own"))
 		w.clock.pass(time.Minute + time.Second)
 		if list := must(w.BansBeside(t.Context(), w.admin, []string{"p"})); len(list) != 0 {
 			t.Errorf("after the lift and the end: %+v", list)
@@ -85,6 +79,79 @@ func TestBanBesideAPolicy(t *testing.T) {
 		rows := w.entries(AuditQuery{Action: "ban.impose"})
 		if len(rows) != 2 || rows[0].Note != "why" || rows[0].After != `{"key":"eve","for":"1m0s"}` {
 			t.Errorf("the audit log has %+v", rows)
+		}
+	})
+}
+
+// Bans are explained as the audit log has them, and only to those who see their policy.
+func TestExplainBans(t *testing.T) {
+	everyEngine(t, func(t *testing.T, w *world) {
+		for _, name := range []string{"p", "quiet"} {
+			w.create(byUser(name))
+		}
+		w.create(banning("own", "a"))
+		secret := byUser("secret")
+		secret.Key = "api-key"
+		token := keyfuncs.Digest("token")
+		w.create(secret)
+
+		anna := w.person("anna", map[string]Role{"a": Owner})
+		w.asked(nil, nil)
+		impose := func(a Actor, name, key string, span time.Duration) {
+			t.Helper()
+			w.must(w.ImposeBan(t.Context(), a, name, key, span))
+			w.clock.pass(time.Minute)
+		}
+		began := w.clock.now()
+		impose(w.admin.Saying("at first"), "p", `a","for":"1h"`, time.Minute)
+		impose(anna.Saying("a scraper"), "p", `a","for":"1h"`, time.Hour)
+		impose(anna.Saying("leaked"), "secret", token, time.Hour)
+		impose(anna.Saying("too many"), "own", "eve", time.Hour)
+
+		// A change of the key's limit leaves the ban that of who imposed it.
+		at := func(minutes int) time.Time { return began.Add(time.Duration(minutes) * time.Minute) }
+		w.override("p", `a","for":"1h"=6/1m`)
+		bans := []*KeyBan{
+			{Policy: "p", Key: `a","for":"1h"`, Until: at(61), By: FirstUser},
+			{Policy: "secret", Key: token, Until: at(62)},
+			{Policy: "own", Key: "eve", Until: at(63).Add(9 * time.Second)}, // by the clock of Redis
+			{Policy: "own", Key: "eve", Until: at(64)},                      // the policy itself began it
+			{Policy: "quiet", Key: "eve", Until: at(61)},
+			{Policy: "gone", Key: "eve", Until: at(61)},
+		}
+		explained := func(a Actor) (list []string) {
+			w.must(w.ExplainBans(t.Context(), a, bans))
+			for _, b := range bans {
+				minutes := -1
+				if !b.At.IsZero() {
+					minutes = int(b.At.Sub(began) / time.Minute)
+				}
+				list = append(list, fmt.Sprintf("%s %s %d %s", b.Policy, b.By, minutes, b.Comment))
+			}
+			return list
+		}
+
+		// The list beside the policy says so too.
+		page := must(w.Overrides(t.Context(), w.admin, "p", OverridesQuery{}))
+		if len(page.Overrides) != 1 || page.Overrides[0].Ban.Comment != "a scraper" ||
+			page.Overrides[0].Ban.By != "anna" || !page.Overrides[0].Ban.At.Equal(at(1)) {
+			t.Errorf("%+v", page)
+		}
+
+		stranger := w.person("x", map[string]Role{"b": Owner})
+		equal(t, "to a stranger", explained(stranger), []string{"p admin -1 ", "secret  -1 ", "own  -1 ", "own  -1 ",
+			"quiet  -1 ", "gone  -1 "})
+		equal(t, "to an administrator", explained(w.admin), []string{"p anna 1 a scraper", "secret anna 2 leaked",
+			"own anna 3 too many", "own  -1 ", "quiet  -1 ", "gone  -1 "})
+
+		// Who sees the policy since it was moved does not learn what was said before.
+		moved := must(w.Policy(t.Context(), w.admin, "p"))
+		moved.Apps = []string{"b"}
+		must(w.UpdatePolicy(t.Context(), w.admin, moved))
+		for by, actor := range map[string]Actor{"": stranger, "anna": w.admin} {
+			b := []*KeyBan{{Policy: "p", Key: `a","for":"1h"`, Until: at(61)}}
+			w.must(w.ExplainBans(t.Context(), actor, b))
+			equal(t, "who banned the key of a policy that was moved", b[0].By, by)
 		}
 	})
 }

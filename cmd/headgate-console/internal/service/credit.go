@@ -17,9 +17,6 @@ const MaxUnits = 1<<53 - 1
 // maxGrantSpan is how far ahead a grant may end, as core has it.
 const maxGrantSpan = 87660 * time.Hour
 
-// charging changes the units of a key, and returns the decision of the store.
-type charging = func(context.Context, policy.Policy, string) (core.Decision, error)
-
 // CheckGrant returns an error that names every mistake in a grant of a key: the limit of the key is
 // one of leases, the units cannot be counted, or the end has come at now or is too far ahead.
 func CheckGrant(p policy.Policy, key string, units int64, until, now time.Time) error {
@@ -77,74 +74,61 @@ func (f *faults) addKey(p policy.Policy, key string) {
 	f.add("key", p.CheckOverriddenKey(key))
 }
 
-// GrantKey is [Service.ResetKey] for grant, which gives a key units beside its limit, until an
+// GrantKey is [Service.ResetKey] for a grant, which gives a key units beside its limit, until an
 // instant. The error is an InvalidError if such a grant cannot be, by CheckGrant and the clock of
 // the console, or by the store and its own clock.
-func (s *Service) GrantKey(ctx context.Context, a Actor, name, key string, units int64, until time.Time,
-	grant charging) error {
-
+func (s *Service) GrantKey(
+	ctx context.Context, a Actor, name, key string, units int64, until time.Time,
+) error {
 	if err := checkKey(key); err != nil {
 		return err
 	}
 	until = until.Truncate(time.Microsecond)
-	entry := func(p policy.Policy, key string) (string, error) {
+	op := core.Op{Verb: core.Grant, Key: key, Cost: units, CreditUntil: until.UnixMicro()}
+	_, err := s.changeKey(ctx, a, "key.grant", name, op, func(p policy.Policy, _ *core.Op) (string, error) {
 		row := with(with(keyText(key, p), "units", units), "until", until.UTC())
 		return row, CheckGrant(p, key, units, until, time.UnixMicro(s.now()))
-	}
-
-	change := func(ctx context.Context, p policy.Policy, key string) error {
-		d, err := grant(ctx, p, key)
-		if err == nil && !d.Allowed {
-			err = refusedGrant(d, units, until)
-		}
-		return err
-	}
-	return s.changeKey(ctx, a, "key.grant", name, key, entry, change)
+	})
+	return err
 }
 
 // refusedGrant returns why a store has refused a grant.
-func refusedGrant(d core.Decision, units int64, until time.Time) error {
-	now := time.UnixMicro(d.At)
+func refusedGrant(d core.Decision, op core.Op) error {
+	now, until := time.UnixMicro(d.At), time.UnixMicro(op.CreditUntil)
 	switch {
 	case !until.After(now):
 		return invalid("until", "it has come already: the clock of Redis says "+now.UTC().Format(time.RFC3339))
 	case until.After(now.Add(maxGrantSpan)):
 		return invalid("until", tooFar+" by the clock of Redis")
-	case units > MaxUnits-d.Credit:
+	case op.Cost > MaxUnits-d.Credit:
 		return invalid("units", fmt.Sprintf("with the %d that are left they are above %d", d.Credit, int64(MaxUnits)))
 	}
 	return invalid("until", fmt.Sprintf("the key has %d grants with other ends, and can have no more: choose one of "+
 		"their ends, or revoke them", core.MaxCredits))
 }
 
-// RevokeKey is [Service.ResetKey] for revoke, which takes all units of grants from a key.
-func (s *Service) RevokeKey(
-	ctx context.Context, a Actor, name, key string, revoke func(context.Context, policy.Policy, string) error,
-) error {
-	return s.changeKey(ctx, a, "key.revoke", name, key, keyEntry, revoke)
+// RevokeKey is [Service.ResetKey] for a revoke, which takes all units of grants from a key.
+func (s *Service) RevokeKey(ctx context.Context, a Actor, name, key string) error {
+	_, err := s.changeKey(ctx, a, "key.revoke", name, core.Op{Verb: core.Revoke, Key: key}, keyEntry)
+	return err
 }
 
-// DebitKey is [Service.ResetKey] for debit, which charges a key units that were used already, if
+// DebitKey is [Service.ResetKey] for a debit, which charges a key units that were used already, if
 // need be beyond its limit. It returns how many were charged: fewer if the debt of the limit is
 // full, which the audit log has in a second row. See CheckDebit for its InvalidErrors.
 func (s *Service) DebitKey(
-	ctx context.Context, a Actor, name, key string, units int64, debit charging,
+	ctx context.Context, a Actor, name, key string, units int64,
 ) (charged int64, err error) {
 	if err := checkKey(key); err != nil {
 		return 0, err
 	}
-	entry := func(p policy.Policy, key string) (string, error) {
+	op := core.Op{Verb: core.Debit, Key: key, Cost: units}
+	d, err := s.changeKey(ctx, a, "key.debit", name, op, func(p policy.Policy, _ *core.Op) (string, error) {
 		return with(keyText(key, p), "units", units), CheckDebit(p, key, units, time.UnixMicro(s.now()))
+	})
+	if err == nil && d.Taken < units {
+		s.auditRefusal(ctx, a, "key.debit", policyObject(name),
+			fmt.Sprintf("%d of the %d units were charged: the debt of the key is full", d.Taken, units))
 	}
-
-	change := func(ctx context.Context, p policy.Policy, key string) error {
-		d, err := debit(ctx, p, key)
-		if charged = d.Taken; err == nil && charged < units {
-			s.auditRefusal(ctx, a, "key.debit", policyObject(name),
-				fmt.Sprintf("%d of the %d units were charged: the debt of the key is full", charged, units))
-		}
-		return err
-	}
-	err = s.changeKey(ctx, a, "key.debit", name, key, entry, change)
-	return charged, err
+	return d.Taken, err
 }

@@ -1,7 +1,6 @@
 package service
 
 import (
-	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -11,18 +10,6 @@ import (
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/policy"
 )
-
-// decided is a store that answers with one decision.
-type decided struct {
-	d     core.Decision
-	fail  error
-	calls int
-}
-
-func (d *decided) charge(context.Context, policy.Policy, string) (core.Decision, error) {
-	d.calls++
-	return d.d, d.fail
-}
 
 // A grant and a debit are in the audit log, with their figures, before Redis is asked.
 func TestCreditIsInTheAuditLogFirst(t *testing.T) {
@@ -48,20 +35,10 @@ func TestCreditIsInTheAuditLogFirst(t *testing.T) {
 			}
 		}
 
-		w.must(w.GrantKey(t.Context(), owner, "p", key, 500, until,
-			func(context.Context, policy.Policy, string) (core.Decision, error) {
-				written("key.grant")
-				return core.Decision{Allowed: true}, nil
-			}))
-		w.must(w.RevokeKey(t.Context(), owner, "p", key, func(context.Context, policy.Policy, string) error {
-			written("key.revoke")
-			return nil
-		}))
-		charged, err := w.DebitKey(t.Context(), owner, "p", key, 20,
-			func(context.Context, policy.Policy, string) (core.Decision, error) {
-				written("key.debit")
-				return core.Decision{Taken: 20}, nil
-			})
+		w.asked(nil, func(op core.Op) { written("key." + op.Verb.String()) })
+		w.must(w.GrantKey(t.Context(), owner, "p", key, 500, until))
+		w.must(w.RevokeKey(t.Context(), owner, "p", key))
+		charged, err := w.DebitKey(t.Context(), owner, "p", key, 20)
 		if err != nil || charged != 20 || len(w.entries(AuditQuery{Action: "key.debit"})) != 1 {
 			t.Errorf("%d, %v", charged, err)
 		}
@@ -93,7 +70,8 @@ func TestCreditThatFailsIsInTheAuditLog(t *testing.T) {
 		{core.Decision{At: now.UnixMicro(), Credit: MaxUnits - 4}, "units", "with the 9007199254740987 that are left"},
 		{core.Decision{At: now.UnixMicro(), Credit: MaxUnits - 5}, "until", "the key has 8 grants with other ends"},
 	} {
-		err := w.GrantKey(t.Context(), w.admin, "p", "192.0.2.7", 5, until, (&decided{d: row.d}).charge)
+		w.fleet.op = func(core.Op) (core.Decision, error) { return row.d, nil }
+		err := w.GrantKey(t.Context(), w.admin, "p", "192.0.2.7", 5, until)
 		wantFault(t, row.want, err, row.field)
 		if said := note("key.grant"); err == nil || !strings.Contains(err.Error(), row.want) ||
 			said != "it was refused, and the key is as it was: "+err.Error() {
@@ -101,15 +79,16 @@ func TestCreditThatFailsIsInTheAuditLog(t *testing.T) {
 		}
 	}
 
-	away := &decided{fail: errors.New("away")}
-	wantErr(t, "a grant", w.GrantKey(t.Context(), w.admin, "p", "192.0.2.7", 5, until, away.charge), away.fail)
+	away := errors.New("away")
+	w.asked(away, nil)
+	wantErr(t, "a grant", w.GrantKey(t.Context(), w.admin, "p", "192.0.2.7", 5, until), away)
 	if got := note("key.grant"); got != "it failed: the key may be as it was" {
 		t.Errorf("%q", got)
 	}
-	wantErr(t, "a debit", errOf(w.DebitKey(t.Context(), w.admin, "p", "192.0.2.7", 5, away.charge)), away.fail)
+	wantErr(t, "a debit", errOf(w.DebitKey(t.Context(), w.admin, "p", "192.0.2.7", 5)), away)
 
-	part := &decided{d: core.Decision{Taken: 2}}
-	charged, err := w.DebitKey(t.Context(), w.admin, "p", "192.0.2.7", 5, part.charge)
+	w.fleet.op = func(core.Op) (core.Decision, error) { return core.Decision{Taken: 2}, nil }
+	charged, err := w.DebitKey(t.Context(), w.admin, "p", "192.0.2.7", 5)
 	if got := note("key.debit"); err != nil || charged != 2 || got !=
 		"2 of the 5 units were charged: the debt of the key is full" {
 		t.Errorf("%d, %v, %q", charged, err, got)
@@ -128,25 +107,24 @@ func TestCreditMistakes(t *testing.T) {
 	plans.Overrides = map[string]policy.Override{"alice": {Limit: core.MustParseLimit("50/1m debt=7")}}
 	w.create(plans)
 
-	now, store := time.UnixMicro(w.now()), &decided{}
-	err := w.GrantKey(t.Context(), w.admin, "jobs", "nowhere", 0, now, store.charge)
+	now, asked := time.UnixMicro(w.now()), w.asked(nil, nil)
+	err := w.GrantKey(t.Context(), w.admin, "jobs", "nowhere", 0, now)
 	for _, field := range []string{"policy", "units", "until", "key"} {
 		wantFault(t, "a grant", err, field)
 	}
-	_, err = w.DebitKey(t.Context(), w.admin, "p", "nowhere", 201, store.charge)
+	_, err = w.DebitKey(t.Context(), w.admin, "p", "nowhere", 201)
 	for _, field := range []string{"units", "key"} {
 		wantFault(t, "a debit", err, field)
 	}
 
 	// How many units fit under a plan is not known here, but under a limit of the key's own.
-	wantFault(t, "a plan", errOf(w.DebitKey(t.Context(), w.admin, "plans", "bob", 1, store.charge)), "policy")
-	wantFault(t, "too many", errOf(w.DebitKey(t.Context(), w.admin, "plans", "alice", 58, store.charge)), "units")
-	equal(t, "times that Redis was asked", store.calls, 0)
-	if _, err = w.DebitKey(t.Context(), w.admin, "plans", "alice", 57, store.charge); err != nil || store.calls != 1 {
+	wantFault(t, "a plan", errOf(w.DebitKey(t.Context(), w.admin, "plans", "bob", 1)), "policy")
+	wantFault(t, "too many", errOf(w.DebitKey(t.Context(), w.admin, "plans", "alice", 58)), "units")
+	equal(t, "times that Redis was asked", len(*asked), 0)
+	if _, err = w.DebitKey(t.Context(), w.admin, "plans", "alice", 57); err != nil || len(*asked) != 1 {
 		t.Error(err)
 	}
 
-	wantErr(t, "no policy", w.GrantKey(t.Context(), w.admin, "none", "k", 1, now, store.charge), ErrNotFound)
-	wantFault(t, "a long key", w.GrantKey(t.Context(), w.admin, "p", strings.Repeat("x", MaxKey+1), 1, now,
-		store.charge), "key")
+	wantErr(t, "no policy", w.GrantKey(t.Context(), w.admin, "none", "k", 1, now), ErrNotFound)
+	wantFault(t, "a long key", w.GrantKey(t.Context(), w.admin, "p", strings.Repeat("x", MaxKey+1), 1, now), "key")
 }

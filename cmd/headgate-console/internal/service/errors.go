@@ -125,7 +125,14 @@ type Fault struct {
 }
 
 // InvalidError lists all mistakes in the input. Nothing was changed.
-type InvalidError struct{ Faults []Fault }
+type InvalidError struct {
+	Faults []Fault
+
+	// refusal, unless it is nil, is for the audit log: a name is that of a policy that is hidden
+	// from the actor. Names of policies are unique, so a user may find out by trying that a name is
+	// in use, and the audit log shows an administrator that a user tries.
+	refusal *DeniedError
+}
 
 // Error lists all mistakes, one a line.
 func (e *InvalidError) Error() string {
@@ -149,17 +156,6 @@ func (f Fault) text() string {
 
 // nameTaken is the mistake of a name that a policy has which is hidden from the actor.
 const nameTaken = "it cannot be used; choose another"
-
-// takenError is the mistake of a name that a hidden policy has. Names of policies are unique,
-// so a user may find out by trying that a name is in use; the refusal in the audit log shows
-// an administrator that a user tries.
-type takenError struct {
-	InvalidError
-	refusal *DeniedError
-}
-
-// Unwrap returns the mistake, and not the refusal, which matches ErrNotFound.
-func (e *takenError) Unwrap() error { return &e.InvalidError }
 
 // FaultsOf returns the mistakes that the error of a validation joins; nil has none. Each names the
 // policy that it is in.

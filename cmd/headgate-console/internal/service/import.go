@@ -414,7 +414,7 @@ func (p *planner) err() error {
 		return errors.Join(err, p.d.deny("the import writes policies that are not the actor's"))
 	}
 	if p.taken {
-		return &takenError{InvalidError{Faults: p.faults}, p.d.probe()}
+		return &InvalidError{p.faults, p.d.probe()}
 	}
 	return err
 }

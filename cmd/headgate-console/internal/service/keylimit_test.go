@@ -1,7 +1,6 @@
 package service
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -15,12 +14,9 @@ import (
 // limitOf returns the limit that LookUp looks up a key with.
 func (w *world) limitOf(name, key string) string {
 	w.t.Helper()
-	var text string
-	w.must(w.LookUp(w.t.Context(), w.admin, name, key, func(_ context.Context, p policy.Policy, key string) error {
-		text = p.LimitOf(key, w.clock.now()).String()
-		return nil
-	}))
-	return text
+	u, err := w.LookUp(w.t.Context(), w.admin, name, key)
+	w.must(err)
+	return u.Policy.LimitOf(key, w.clock.now()).String()
 }
 
 // debited is a policy with debt and plans, and an override of each kind beside it and in it.
@@ -69,14 +65,13 @@ func TestKeyHasTheLimitOfItsOverride(t *testing.T) {
 func TestDebitGoesByTheOverride(t *testing.T) {
 	everyEngine(t, func(t *testing.T, w *world) {
 		debited(w)
-		store := &decided{d: core.Decision{Taken: 1000}}
 		for key, most := range map[string]int64{"own": 77, "acme:own": 33, "acme:c": 44, "acme:bob": 55} {
-			if _, err := w.DebitKey(t.Context(), w.admin, "p", key, most, store.charge); err != nil {
+			if _, err := w.DebitKey(t.Context(), w.admin, "p", key, most); err != nil {
 				t.Errorf("%s: %v", key, err)
 			}
-			wantFault(t, key, errOf(w.DebitKey(t.Context(), w.admin, "p", key, most+1, store.charge)), "units")
+			wantFault(t, key, errOf(w.DebitKey(t.Context(), w.admin, "p", key, most+1)), "units")
 		}
-		_, err := w.DebitKey(t.Context(), w.admin, "p", "other", 1, store.charge)
+		_, err := w.DebitKey(t.Context(), w.admin, "p", "other", 1)
 		wantFault(t, "a key whose plan is not known", err, "policy")
 	})
 }
@@ -87,21 +82,15 @@ func TestActionsOnAKeyHaveItsLimit(t *testing.T) {
 	debited(w)
 	ctx, until := t.Context(), w.clock.now().Add(time.Hour)
 	var limits []string
-	see := func(_ context.Context, p policy.Policy, key string) error {
-		limits = append(limits, p.LimitOf(key, w.clock.now()).String())
-		return nil
-	}
-	charge := func(ctx context.Context, p policy.Policy, key string) (core.Decision, error) {
-		return core.Decision{Allowed: true, Taken: 1}, see(ctx, p, key)
-	}
+	w.asked(nil, func(op core.Op) { limits = append(limits, op.Limit.String()) })
 
-	w.must(w.ResetKey(ctx, w.admin, "p", "acme:c", see))
-	w.must(w.LiftBan(ctx, w.admin, "p", "acme:c", see))
-	w.must(w.RevokeKey(ctx, w.admin, "p", "acme:c", see))
-	w.must(w.GrantKey(ctx, w.admin, "p", "acme:c", 1, until, charge))
-	must(w.DebitKey(ctx, w.admin, "p", "acme:c", 1, charge))
-	_, err := w.LookUpEach(ctx, w.admin, "c", 9, func(policy.Policy) bool { return true },
-		func(policy.Policy) string { return "acme:c" }, see)
+	w.must(w.ResetKey(ctx, w.admin, "p", "acme:c"))
+	w.must(w.LiftBan(ctx, w.admin, "p", "acme:c"))
+	w.must(w.RevokeKey(ctx, w.admin, "p", "acme:c"))
+	w.must(w.GrantKey(ctx, w.admin, "p", "acme:c", 1, until))
+	must(w.DebitKey(ctx, w.admin, "p", "acme:c", 1))
+	_, _, err := w.LookUpEach(ctx, w.admin, "c", 9, func(policy.Policy) bool { return true },
+		func(policy.Policy) string { return "acme:c" })
 	w.must(err)
 	if got := strings.Join(limits, ", "); got != strings.Repeat("40/1m debt=4, ", 5)+"40/1m debt=4" {
 		t.Error(got)

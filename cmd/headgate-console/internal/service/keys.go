@@ -9,7 +9,9 @@ import (
 
 	"github.com/headgate/headgate/cmd/headgate-console/internal/auth"
 	"github.com/headgate/headgate/cmd/headgate-console/internal/store"
+	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 // MaxKey is the largest number of bytes of a key to look up or to change.
@@ -26,118 +28,185 @@ func checkLength(key string) error {
 	return nil
 }
 
-// LookUp calls peek to learn what a key has used under a policy that the actor sees, which is
-// KeyPolicy.Applied. The key may be the address or the name of a person, so LookUp writes a row to
-// the audit log before it calls peek; if the row cannot be written, it does not call peek.
-func (s *Service) LookUp(
-	ctx context.Context, a Actor, name, key string, peek func(context.Context, policy.Policy, string) error,
-) error {
-	p, err := s.noteKey(ctx, a, lookUp, name, key, (*action).policy, keyEntry)
-	if err != nil {
-		return err
-	}
-	return peek(ctx, p, key)
+// KeyUse is what a key has used under a policy.
+type KeyUse struct {
+	Policy policy.Policy // KeyPolicy.Applied
+	Key    string
+
+	// Decision is the one that a request of one unit would get.
+	core.Decision
+
+	// Credits is what the key has left of its grants, in the order of their ends.
+	Credits []redisstore.Credit
 }
 
-// noteKey writes the text that entry returns of a key to the audit log, and returns the policy that
-// find finds as instances apply it to the key. An error of entry refuses the action.
+// LookUp returns what a key has used under a policy that the actor sees. The key may be the address
+// or the name of a person, so LookUp writes a row to the audit log before it asks Redis; if the row
+// cannot be written, it does not ask. The error is ErrNoFleet or wraps it if Redis does not answer.
+func (s *Service) LookUp(ctx context.Context, a Actor, name, key string) (KeyUse, error) {
+	op := core.Op{Verb: core.Peek, Key: key}
+	p, err := s.noteKey(ctx, a, lookUp, name, &op, (*action).policy, keyEntry)
+	if err != nil {
+		return KeyUse{}, err
+	}
+	return s.peek(ctx, p, key)
+}
+
+// peek asks Redis what a key has used.
+func (s *Service) peek(ctx context.Context, p policy.Policy, key string) (u KeyUse, err error) {
+	op := core.Op{Verb: core.Peek, Key: key, Ban: p.Ban.OrNil(), Cost: 1, Lease: "console"}
+	u = KeyUse{Policy: p, Key: key}
+	if u.Decision, err = s.apply(ctx, p, &op); err != nil {
+		return u, err
+	}
+
+	// The store does not know of a ban beside the policy.
+	now := s.clock()
+	if end := p.BanOf(key, now); !end.IsZero() && p.Mode == policy.Enforce {
+		u.Allowed, u.Banned, u.RetryAfter = false, true, max(u.RetryAfter, end.Sub(now))
+	}
+
+	// What the credit consists of is a question of its own.
+	if u.Credit != 0 {
+		u.Credits, err = s.fleet.Credits(ctx, op.ID())
+	}
+	return u, keyErr(err)
+}
+
+// apply has Redis carry out an operation on a key, under the limit that instances have for the key.
+func (s *Service) apply(ctx context.Context, p policy.Policy, op *core.Op) (core.Decision, error) {
+	now := s.clock()
+	op.Rule, op.Limit = p.Name, p.LimitOf(op.Key, now)
+	op.Windows = op.Limit.Windows(now.UnixMicro())
+
+	var out [1]core.Decision
+	err := s.fleet.Apply(ctx, []core.Op{*op}, out[:])
+	return out[0], keyErr(err)
+}
+
+// keyErr returns an error about the value of a key as one that people can read, and any other as
+// one of Redis.
+func keyErr(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, redisstore.ErrFormat):
+		return invalid("key", "a newer version of headgate has written what Redis holds of it, in a format that this "+
+			"console cannot read, so it is left as it is: upgrade the console, or finish the roll-back")
+	case errors.Is(err, redisstore.ErrUnreadable):
+		return invalid("key", "what Redis holds of it is no count, and expires within a minute")
+	}
+	return errors.Join(ErrNoFleet, err)
+}
+
+// noteKey writes the text that entry returns of an operation on a key to the audit log, and returns
+// the policy that find finds as instances apply it to the key. An error of entry refuses the
+// action.
 func (s *Service) noteKey(
-	ctx context.Context, a Actor, verb, name, key string, find func(*action, string) (policy.Policy, error),
-	entry func(policy.Policy, string) (string, error),
+	ctx context.Context, a Actor, verb, name string, op *core.Op, find func(*action, string) (policy.Policy, error),
+	entry func(policy.Policy, *core.Op) (string, error),
 ) (p policy.Policy, err error) {
-	if err := checkLength(key); err != nil {
+	if err := checkLength(op.Key); err != nil {
 		return p, err
 	}
 	err = s.act(ctx, a, store.CounterUsers, verb, policyObject(name), func(d *action) (err error) {
-		if p, err = find(d, name); err != nil {
+		// Those who may not see the policy do not learn whether there is a Redis.
+		if p, err = find(d, name); err == nil && s.fleet == nil {
+			err = ErrNoFleet
+		}
+		if err != nil {
 			return err
 		}
-		k, err := d.keyPolicy(p, key)
+		k, err := d.keyPolicy(p, op.Key)
 		if err != nil {
 			return err
 		}
 		p = k.Applied
 
-		after, err := entry(p, key)
-		if err != nil {
+		after, err := entry(p, op)
+		if err := errors.Join(checkComment(a.comment), err); err != nil {
 			return err
 		}
-		return d.done("", after)
+		return d.noted("", after, a.comment)
 	})
 	return p, err
 }
 
 // LookUpEach is [Service.LookUp] under each policy that the actor sees and that counts selects,
 // in the order of their names, by the key that counted returns. One row of the audit log has the
-// names of all of them. The service calls peek for no more than most policies, and reports whether
-// there are more. If counts selects no policy, there is no row.
+// names of all of them. It asks for no more than most policies, and reports whether there are more.
+// If counts selects no policy, there is no row.
 func (s *Service) LookUpEach(
 	ctx context.Context, a Actor, key string, most int,
 	counts func(policy.Policy) bool, counted func(policy.Policy) string,
-	peek func(context.Context, policy.Policy, string) error,
-) (more bool, err error) {
+) (uses []KeyUse, more bool, err error) {
 	if err := checkLength(key); err != nil {
-		return false, err
+		return nil, false, err
 	}
 	var list []KeyPolicy
 	err = s.act(ctx, a, store.CounterUsers, lookUp, "policies", func(d *action) error {
+		list = nil
 		of, err := d.selected(counts)
 		if err != nil {
 			return err
+		}
+		if s.fleet == nil {
+			return ErrNoFleet
 		}
 		more = len(of) > most
 		if of = of[:min(len(of), most)]; len(of) == 0 {
 			return errUnchanged
 		}
 
-		list = make([]KeyPolicy, len(of))
 		names := make([]string, len(of))
 		for i, p := range of {
-			names[i] = p.Name
-			if list[i], err = d.keyPolicy(p, counted(p)); err != nil {
+			k, err := d.keyPolicy(p, counted(p))
+			if err != nil {
 				return err
 			}
+			names[i], list = p.Name, append(list, k)
 		}
 		return d.done("", with(keyText(key, of...), "policies", names))
 	})
-	if err != nil {
-		return false, err
-	}
 
 	for _, k := range list {
-		if err := peek(ctx, k.Applied, k.key); err != nil {
-			return more, err
+		if err != nil {
+			break
 		}
+		var u KeyUse
+		u, err = s.peek(ctx, k.Applied, k.key)
+		uses = append(uses, u)
 	}
-	return more, nil
+	return uses, more, err
 }
 
-// ResetKey calls reset to make a key of a policy, which is KeyPolicy.Applied, fresh. The actor has
-// to own every application that the policy lists. ResetKey writes a row to the audit log before
-// it calls reset; if the row cannot be written, it does not call reset. If reset
-// fails, ResetKey writes a second row and returns the error.
-func (s *Service) ResetKey(
-	ctx context.Context, a Actor, name, key string, reset func(context.Context, policy.Policy, string) error,
-) error {
-	return s.changeKey(ctx, a, "key.reset", name, key, keyEntry, reset)
+// ResetKey makes a key of a policy fresh. The actor has to own every application that the policy
+// lists. ResetKey writes a row to the audit log before it asks Redis; if the row cannot be written,
+// it does not ask. If Redis fails, ResetKey writes a second row. The error is then as of LookUp.
+func (s *Service) ResetKey(ctx context.Context, a Actor, name, key string) error {
+	_, err := s.changeKey(ctx, a, "key.reset", name, core.Op{Verb: core.Reset, Key: key}, keyEntry)
+	return err
 }
 
-// keyEntry returns what the audit log has of the change of a key.
-func keyEntry(p policy.Policy, key string) (string, error) { return keyText(key, p), nil }
+// keyEntry returns what the audit log has of an operation on a key.
+func keyEntry(p policy.Policy, op *core.Op) (string, error) { return keyText(op.Key, p), nil }
 
-// changeKey calls change after the audit log has the text that entry returns. An error of entry
-// refuses the change.
+// changeKey has Redis carry out an operation on a key after the audit log has the text that entry
+// returns. entry may complete the operation, and an error of it refuses the change.
 func (s *Service) changeKey(
-	ctx context.Context, a Actor, verb, name, key string, entry func(policy.Policy, string) (string, error),
-	change func(context.Context, policy.Policy, string) error,
-) error {
-	p, err := s.noteKey(ctx, a, verb, name, key, (*action).editable, entry)
+	ctx context.Context, a Actor, verb, name string, op core.Op, entry func(policy.Policy, *core.Op) (string, error),
+) (core.Decision, error) {
+	p, err := s.noteKey(ctx, a, verb, name, &op, (*action).editable, entry)
 	if err != nil {
-		return err
+		return core.Decision{}, err
+	}
+
+	d, err := s.apply(ctx, p, &op)
+	if err == nil && op.Verb == core.Grant && !d.Allowed {
+		err = refusedGrant(d, op)
 	}
 
 	// The audit log has the change already. A second row says that it failed.
-	err = change(ctx, p, key)
 	var refused *InvalidError
 	switch {
 	case errors.As(err, &refused):
@@ -145,7 +214,7 @@ func (s *Service) changeKey(
 	case err != nil:
 		s.auditRefusal(ctx, a, verb, policyObject(name), "it failed: the key may be as it was")
 	}
-	return err
+	return d, err
 }
 
 // keyText returns the form of a key in the audit log: its digest if the key may be a secret

@@ -3,23 +3,28 @@ package service
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/headgate/headgate/cmd/headgate-console/internal/auth"
 	"github.com/headgate/headgate/cmd/headgate-console/internal/store"
+	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/policy"
 )
 
-// resets records the keys that are reset.
-type resets struct {
-	done []string
-	fail error
-}
-
-func (r *resets) reset(_ context.Context, p policy.Policy, key string) error {
-	r.done = append(r.done, p.Name+" "+key)
-	return r.fail
+// asked has Redis fail with an error, or not, and call see, unless it is nil, for each operation.
+// It returns what Redis is asked from then on.
+func (w *world) asked(fail error, see func(core.Op)) *[]string {
+	asked := &[]string{}
+	w.fleet.op = func(op core.Op) (core.Decision, error) {
+		*asked = append(*asked, fmt.Sprint(op.Verb, " ", op.Rule, " ", op.Key))
+		if see != nil {
+			see(op)
+		}
+		return core.Decision{Allowed: true, Taken: op.Cost}, fail
+	}
+	return asked
 }
 
 func TestResetKeyWritesTheAuditLogFirst(t *testing.T) {
@@ -27,63 +32,48 @@ func TestResetKeyWritesTheAuditLogFirst(t *testing.T) {
 		w.create(sample("p", "a"))
 		owner := w.person("x", map[string]Role{"a": Owner})
 
-		called := false
-		err := w.ResetKey(t.Context(), owner, "p", "192.0.2.1",
-			func(_ context.Context, p policy.Policy, key string) error {
-				called = true
-				if p.Name != "p" || key != "192.0.2.1" {
-					t.Errorf("%s is reset under %s", key, p.Name)
-				}
-
-				rows := w.entries(AuditQuery{Action: "key.reset"})
-				if len(rows) != 1 || rows[0].Actor != "x" || rows[0].Object != "policy:p" || rows[0].Outcome != Done ||
-					rows[0].After != `{"key":"192.0.2.1"}` {
-					t.Errorf("at the reset the audit log has %+v", rows)
-				}
-				return nil
-			})
-
-		w.must(err)
-		if !called {
-			t.Error("nothing was reset")
-		}
-
+		asked := w.asked(nil, func(core.Op) {
+			rows := w.entries(AuditQuery{Action: "key.reset"})
+			if len(rows) != 1 || rows[0].Actor != "x" || rows[0].Object != "policy:p" || rows[0].Outcome != Done ||
+				rows[0].After != `{"key":"192.0.2.1"}` {
+				t.Errorf("at the reset the audit log has %+v", rows)
+			}
+		})
+		w.must(w.ResetKey(t.Context(), owner, "p", "192.0.2.1"))
+		equal(t, "what Redis is asked", *asked, []string{"reset p 192.0.2.1"})
 		equal(t, "rows", len(w.entries(AuditQuery{Action: "key.reset"})), 1)
-	})
-}
 
-func TestResetKeyFailureIsInTheAuditLog(t *testing.T) {
-	w := newWorld(t, sqliteURL(t))
-	w.create(sample("p", "a"))
-	r := &resets{fail: errors.New("away")}
-	wantErr(t, "the reset", w.ResetKey(t.Context(), w.admin, "p", "k", r.reset), r.fail)
-	rows := w.entries(AuditQuery{Action: "key.reset"})
-	if len(rows) != 2 || rows[0].Outcome != Refused || !strings.Contains(rows[0].Note, "failed") ||
-		rows[1].Outcome != Done {
-		t.Errorf("%+v", rows)
-	}
+		// A failure is a row of its own.
+		away := errors.New("away")
+		w.asked(away, nil)
+		wantErr(t, "the reset", w.ResetKey(t.Context(), w.admin, "p", "k"), away)
+		rows := w.entries(AuditQuery{Action: "key.reset"})
+		if len(rows) != 3 || rows[0].Outcome != Refused || !strings.Contains(rows[0].Note, "failed") ||
+			rows[1].Outcome != Done {
+			t.Errorf("%+v", rows)
+		}
+	})
 }
 
 func TestResetKeyNeedsTheAuditLog(t *testing.T) {
 	w := newWorld(t, sqliteURL(t))
 	w.create(sample("p", "a"))
-	r := &resets{}
+	asked := w.asked(nil, nil)
 
-	wantErr(t, "no policy", w.ResetKey(t.Context(), w.admin, "none", "k", r.reset), ErrNotFound)
-	wantFault(t, "a long key", w.ResetKey(t.Context(), w.admin, "p", strings.Repeat("x", MaxKey+1), r.reset), "key")
+	wantErr(t, "no policy", w.ResetKey(t.Context(), w.admin, "none", "k"), ErrNotFound)
+	wantFault(t, "a long key", w.ResetKey(t.Context(), w.admin, "p", strings.Repeat("x", MaxKey+1)), "key")
 
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	wantErr(t, "a context that ended", w.ResetKey(ended, w.admin, "p", "k", r.reset), context.Canceled)
+	wantErr(t, "a context that ended", w.ResetKey(ended, w.admin, "p", "k"), context.Canceled)
 
 	// Without a database nothing can be noted, so nothing is reset.
 	w.must(w.db.Close())
-	if err := w.ResetKey(t.Context(), w.admin, "p", "k", r.reset); err == nil {
+	if err := w.ResetKey(t.Context(), w.admin, "p", "k"); err == nil {
 		t.Error("without a database there is no error")
 	}
-
-	if len(r.done) > 0 {
-		t.Errorf("%q was reset", r.done)
+	if len(*asked) > 0 {
+		t.Errorf("%q was asked", *asked)
 	}
 }
 
@@ -108,7 +98,7 @@ func TestAuditHoldsNoSecretKey(t *testing.T) {
 	p := sample("p", "a")
 	p.Key = "api-key"
 	w.create(p)
-	w.must(w.ResetKey(t.Context(), w.admin, "p", "s3cret", (&resets{}).reset))
+	w.must(w.ResetKey(t.Context(), w.admin, "p", "s3cret"))
 
 	// The digest stands for the key in every column.
 	w.must(w.db.View(t.Context(), func(t2 *store.Tx) error {

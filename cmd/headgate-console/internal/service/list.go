@@ -401,16 +401,10 @@ func (r *reading) hours(names []string) (map[string][]Point, error) {
 	}
 
 	// The series of applications in which the actor has no role are left out.
-	of, byApp, ids := map[int64]string{}, map[string]map[string]int64{}, []int64{}
+	all = slices.DeleteFunc(all, func(one store.Series) bool { return r.access.Role(one.App) == NoRole })
+	of, ids := map[int64]string{}, []int64{}
 	for _, one := range all {
-		if r.access.Role(one.App) == NoRole {
-			continue
-		}
 		of[one.ID], ids = one.Policy, append(ids, one.ID)
-		if byApp[one.App] == nil {
-			byApp[one.App] = map[string]int64{}
-		}
-		byApp[one.App][one.Policy] = one.ID
 	}
 
 	rows, err := r.TrafficWithin(int(s.level), ids, s.from, s.to)
@@ -420,15 +414,5 @@ func (r *reading) hours(names []string) (map[string][]Point, error) {
 	if err != nil {
 		return nil, err
 	}
-
-	// Counts that were not collected yet are in Redis alone.
-	var live []stats.Minute
-	for _, app := range r.apps {
-		live = append(live, r.liveIn(app)...)
-	}
-	known, err := r.collectedIn(live, ids)
-	for _, app := range r.apps {
-		addUncollected(r.liveIn(app), names, byApp[app], known, add)
-	}
-	return seen, err
+	return seen, r.uncollected(r.apps, names, all, add)
 }

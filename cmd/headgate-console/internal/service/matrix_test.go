@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/policy"
 )
 
@@ -53,9 +52,6 @@ type call struct {
 // errOf returns the error of a call, and errOf2 that of one with two other results.
 func errOf(_ any, err error) error     { return err }
 func errOf2(_, _ any, err error) error { return err }
-
-// untouched leaves a key as it is.
-func untouched(context.Context, policy.Policy, string) error { return nil }
 
 // row is a method and what each actor may do with it.
 type row struct {
@@ -152,19 +148,18 @@ func matrix() []row {
 		// change of the policy.
 		{"Top", func(c call) error { return errOf(c.Top(c.ctx, c.a, "a")) }, readers},
 		{"LookUpEach", func(c call) error {
-			_, err := c.LookUpEach(c.ctx, c.a, "x", 10, func(policy.Policy) bool { return true },
-				func(policy.Policy) string { return "x" },
-				untouched)
+			_, _, err := c.LookUpEach(c.ctx, c.a, "x", 10, func(policy.Policy) bool { return true },
+				func(policy.Policy) string { return "x" })
 			return err
 		}, everyone},
 
-		{"ImposeBan", func(c call) error {
-			return c.ImposeBan(c.ctx, c.a, "p", "x", time.Minute,
-				func(context.Context, policy.Policy, string, time.Duration) error { return nil })
-		}, writers},
+		{"ImposeBan", func(c call) error { return c.ImposeBan(c.ctx, c.a, "p", "x", time.Minute) }, writers},
 		{"AllowKey", func(c call) error { return errOf(c.AllowKey(c.ctx, c.a, "p", "x", 7)) }, writers},
 		{"LimitKey", func(c call) error { return errOf(c.LimitKey(c.ctx, c.a, "p", "x", nil, 7)) }, writers},
 		{"BansBeside", func(c call) error { return errOf(c.BansBeside(c.ctx, c.a, []string{"p"})) }, everyone},
+		{"ExplainBans", func(c call) error {
+			return c.ExplainBans(c.ctx, c.a, []*KeyBan{{Policy: "p", Key: "x"}})
+		}, everyone},
 		{"Overrides", func(c call) error { return errOf(c.Overrides(c.ctx, c.a, "p", OverridesQuery{})) }, readers},
 		{"SetOverride", func(c call) error {
 			return errOf(c.SetOverride(c.ctx, c.a, "p", OverrideChange{"x", "5/1m", ""}))
@@ -179,28 +174,19 @@ func matrix() []row {
 		{"ChangeOverrides", func(c call) error {
 			return errOf(c.ChangeOverrides(c.ctx, c.a, "p", []OverrideChange{{"x", "5/1m", ""}}))
 		}, writers},
-		{"LiftBan", func(c call) error { return c.LiftBan(c.ctx, c.a, "p", "x", untouched) }, writers},
+		{"LiftBan", func(c call) error { return c.LiftBan(c.ctx, c.a, "p", "x") }, writers},
 
 		{"KeyPolicy", func(c call) error { return errOf(c.KeyPolicy(c.ctx, c.a, "p", "x")) }, readers},
-		{"LookUp", func(c call) error { return c.LookUp(c.ctx, c.a, "p", "x", untouched) }, readers},
+		{"LookUp", func(c call) error { return errOf(c.LookUp(c.ctx, c.a, "p", "x")) }, readers},
 		{"AuditCSV", func(c call) error { return c.AuditCSV(c.ctx, c.a, AuditQuery{}, io.Discard) }, managers},
-		{"ResetKey", func(c call) error { return c.ResetKey(c.ctx, c.a, "p", "x", untouched) }, writers},
+		{"ResetKey", func(c call) error { return c.ResetKey(c.ctx, c.a, "p", "x") }, writers},
 
 		// Units of a key are changed as its counts are.
 		{"GrantKey", func(c call) error {
-			return c.GrantKey(c.ctx, c.a, "p", "192.0.2.7", 1, time.UnixMicro(c.now()).Add(time.Hour),
-				func(context.Context, policy.Policy, string) (core.Decision, error) {
-					return core.Decision{Allowed: true}, nil
-				})
+			return c.GrantKey(c.ctx, c.a, "p", "192.0.2.7", 1, time.UnixMicro(c.now()).Add(time.Hour))
 		}, writers},
-		{"RevokeKey", func(c call) error { return c.RevokeKey(c.ctx, c.a, "p", "x", untouched) }, writers},
-		{"DebitKey", func(c call) error {
-			_, err := c.DebitKey(c.ctx, c.a, "p", "192.0.2.7", 1,
-				func(context.Context, policy.Policy, string) (core.Decision, error) {
-					return core.Decision{Taken: 1}, nil
-				})
-			return err
-		}, writers},
+		{"RevokeKey", func(c call) error { return c.RevokeKey(c.ctx, c.a, "p", "x") }, writers},
+		{"DebitKey", func(c call) error { return errOf(c.DebitKey(c.ctx, c.a, "p", "192.0.2.7", 1)) }, writers},
 
 		// It writes what was refused elsewhere, and returns the refusal.
 		{"Refuse", func(c call) error { return c.Refuse(c.ctx, c.a, "x", "x", "x") },

@@ -65,23 +65,25 @@ func (o Outbox) Owner(ctx context.Context) (owner publish.Owner, err error) {
 
 // Intend stores the label under which a set is about to be published.
 func (o Outbox) Intend(ctx context.Context, label string) error {
+	// Two consoles write one after the other, so that neither loses the label of the other.
+	return o.locked(ctx, store.CounterPublished, func(t *store.Tx) error { return addLabel(t, label) })
+}
+
+// locked runs f in a transaction, alone among those with the same counter.
+func (o Outbox) locked(ctx context.Context, counter string, f func(*store.Tx) error) error {
 	return o.s.db.Update(ctx, func(t *store.Tx) error {
-		// Two consoles write one after the other, so that neither loses the label of the other.
-		if err := t.LockCounter(store.CounterPublished); err != nil {
+		if err := t.LockCounter(counter); err != nil {
 			return err
 		}
-		return addLabel(t, label)
+		return f(t)
 	})
 }
 
 // Refused stores that what is published under a label was not replaced, unless an administrator
 // has decided meanwhile to replace it.
 func (o Outbox) Refused(ctx context.Context, label string) error {
-	return o.s.db.Update(ctx, func(t *store.Tx) error {
-		// A take-over raises this counter, and is finished or begins later.
-		if err := t.LockCounter(store.CounterPolicies); err != nil {
-			return err
-		}
+	// A take-over raises this counter, and is finished or begins later.
+	return o.locked(ctx, store.CounterPolicies, func(t *store.Tx) error {
 		replaces, err := settingOf(t, takeoverName)
 		if err != nil || replaces == publish.Digest(label) {
 			return err
@@ -162,10 +164,7 @@ func (o Outbox) Snapshot(ctx context.Context) (set policy.Set, version int64, er
 // Published stores that a version was published under a label, unless a newer one
 // is stored. A refusal is over then.
 func (o Outbox) Published(ctx context.Context, version int64, label string) error {
-	return o.s.db.Update(ctx, func(t *store.Tx) error {
-		if err := t.LockCounter(store.CounterPublished); err != nil {
-			return err
-		}
+	return o.locked(ctx, store.CounterPublished, func(t *store.Tx) error {
 		if err := t.SetSetting(refusedName, ""); err != nil {
 			return err
 		}

@@ -24,6 +24,7 @@ type Override struct {
 	policy.Override
 	ChangedAt time.Time
 	ChangedBy string
+	Ban       KeyBan // who banned the key, if it is banned
 
 	// Reason says why the instances leave it out, or have its ban alone, or is "".
 	Reason string
@@ -73,7 +74,18 @@ func (s *Service) Overrides(
 		for _, row := range rows[:min(len(rows), limit)] {
 			page.Overrides = append(page.Overrides, overrideOf(&p, row))
 		}
-		return err
+		if err != nil {
+			return err
+		}
+
+		var bans []*KeyBan
+		for i := range page.Overrides {
+			if o := &page.Overrides[i]; o.Bans(instant(d.now)) {
+				o.Ban = KeyBan{Policy: name, Key: o.Key, Until: o.BannedUntil}
+				bans = append(bans, &o.Ban)
+			}
+		}
+		return d.explainBans(&p, bans)
 	})
 	return page, err
 }
@@ -398,10 +410,7 @@ func (o Outbox) SweepOverrides(ctx context.Context) error {
 
 // update runs f for the program itself, alone among those who change overrides.
 func (o Outbox) update(ctx context.Context, f func(*action) error) error {
-	return o.s.db.Update(ctx, func(t *store.Tx) error {
-		if err := t.LockCounter(store.CounterPolicies); err != nil {
-			return err
-		}
+	return o.locked(ctx, store.CounterPolicies, func(t *store.Tx) error {
 		return f(&action{Tx: t, actor: itself(), now: o.s.now()})
 	})
 }

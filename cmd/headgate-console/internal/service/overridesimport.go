@@ -185,7 +185,7 @@ func (a *action) planOverrides(i OverridesImport) (*work, error) {
 		w.faults = append(w.faults, Fault{Message: fmt.Sprintf("and %d more", n)})
 	}
 	if w.hidden != nil {
-		return w, &takenError{InvalidError{Faults: w.faults}, w.hidden}
+		return w, &InvalidError{w.faults, w.hidden}
 	}
 	return w, w.faults.err()
 }

@@ -4,6 +4,7 @@ package service
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -47,14 +48,18 @@ func (s *Service) PausePolicy(
 
 		until := instant(d.now).Add(span)
 		p.Mode, p.Version = mode, version
-		note := fmt.Sprintf("until %s, and then %s", minuteText(until), ModeWords(back))
-		if p, err = d.update(p, updated, note); err != nil {
+		row := store.Pause{Policy: name, Back: back.String(), Until: until.UnixMicro(), User: a.user, Via: a.via}
+		if p, err = d.update(p, updated, pauseNote(row)); err != nil {
 			return p, err
 		}
-		return p, d.AddPause(store.Pause{
-			Policy: name, Back: back.String(), Until: until.UnixMicro(), User: a.user, Via: a.via,
-		})
+		return p, d.AddPause(row)
 	})
+}
+
+// pauseNote says in the history until when a policy is paused.
+func pauseNote(row store.Pause) string {
+	p := pauseOf(row)
+	return fmt.Sprintf("until %s, and then %s", minuteText(p.Until), ModeWords(p.Back))
 }
 
 // checkPause returns the mistakes in a pause of a policy. One that has to go back already would not
@@ -92,12 +97,50 @@ func (s *Service) PauseOf(ctx context.Context, a Actor, name string) (*Pause, er
 	})
 }
 
-// endPause removes the pause of a policy, if it has one.
-func (a *action) endPause(name string) error {
-	if err := a.DropPause(name); !errors.Is(err, ErrNotFound) {
+// endPause removes the pause of a policy, if it has one, because of the change that made a version.
+// The audit log has what an undo of the change needs.
+func (a *action) endPause(name string, version int64) error {
+	row, err := a.Tx.Pause(name)
+	if errors.Is(err, ErrNotFound) {
+		return nil
+	}
+	if err == nil {
+		err = a.DropPause(name)
+	}
+	if err != nil || row.Reason != "" { // it was over
 		return err
 	}
-	return nil
+
+	entry := a.actor.auditRow(a.now, unpaused, policyObject(name))
+	entry.Before, entry.Note = pauseText(row), endedBy(version)
+	return a.AddAudit(entry)
+}
+
+// unpaused is the action of the end of a pause before its time in the audit log.
+const unpaused = "policy.unpause"
+
+// endedBy is what the audit log says about a pause that the change to a version ended.
+func endedBy(version int64) string { return fmt.Sprintf("ended by version %d", version) }
+
+// endedPause returns the pause that a change ended, as one of the actor, or ErrNotFound if there
+// was none or its time has passed.
+func (a *action) endedPause(r Revision) (store.Pause, error) {
+	list, err := a.FindAudit(AuditQuery{Action: unpaused, Object: policyObject(r.Policy), Outcome: Done,
+		Since: r.At, Until: r.At.Add(time.Microsecond), Limit: MaxPerPage})
+	if err != nil {
+		return store.Pause{}, err
+	}
+
+	for _, entry := range list {
+		var was pauseEntry
+		if entry.Note != endedBy(r.Version) || json.Unmarshal([]byte(entry.Before), &was) != nil ||
+			!was.Until.After(instant(a.now)) {
+			continue
+		}
+		return store.Pause{Policy: r.Policy, Back: was.Back, Until: was.Until.UnixMicro(),
+			User: a.actor.user, Via: a.actor.via}, nil
+	}
+	return store.Pause{}, ErrNotFound
 }
 
 // pauseOf returns a pause as its row has it.
@@ -110,7 +153,7 @@ func pauseOf(row store.Pause) Pause {
 // CancelPause lets a policy stay as it is, for an actor who may edit it. It also forgets why a
 // policy did not go back.
 func (s *Service) CancelPause(ctx context.Context, a Actor, name string) error {
-	return s.act(ctx, a, store.CounterUsers, "policy.unpause", policyObject(name), func(d *action) error {
+	return s.act(ctx, a, store.CounterUsers, unpaused, policyObject(name), func(d *action) error {
 		if _, err := d.editable(name); err != nil {
 			return err
 		}
@@ -258,13 +301,15 @@ func backNote(row store.Pause, now int64) string {
 	return note
 }
 
-// pauseText returns the form of a pause in the audit log.
+// pauseEntry is the form of a pause in the audit log.
+type pauseEntry struct {
+	Until time.Time `json:"until"`
+	Back  string    `json:"back"`
+	By    string    `json:"by"`
+}
+
 func pauseText(row store.Pause) string {
-	return text(struct {
-		Until time.Time `json:"until"`
-		Back  string    `json:"back"`
-		By    string    `json:"by"`
-	}{instant(row.Until), row.Back, row.User})
+	return text(pauseEntry{instant(row.Until), row.Back, row.User})
 }
 
 // unmadeReason returns the reason for people why a policy does not go back.

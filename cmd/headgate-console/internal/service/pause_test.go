@@ -179,6 +179,80 @@ func TestPauseEndsWithAChangeOfTheMode(t *testing.T) {
 	}
 }
 
+// To take back a change that ended a pause brings the pause back with its end, as one of the person
+// who does so.
+func TestUndoBringsAPauseBack(t *testing.T) {
+	for name, end := range map[string]func(w *world){
+		"another mode": func(w *world) { w.edit("p", func(p *policy.Policy) { p.Mode = policy.Off }) },
+		"an undo":      func(w *world) { must(w.Undo(w.t.Context(), w.admin, "p", 2)) },
+		"a deletion":   func(w *world) { w.must(w.DeletePolicy(w.t.Context(), w.admin, "p", 2)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			everyEngine(t, func(t *testing.T, w *world) {
+				w.create(sample("p", "a"))
+				w.pause(w.admin, "p", policy.Shadow, time.Hour)
+				until := w.clock.now().Add(time.Hour)
+				w.clock.pass(10 * time.Minute)
+				end(w)
+				if rows := w.entries(AuditQuery{Action: "policy.unpause"}); len(rows) != 1 ||
+					rows[0].Note != "ended by version 3" {
+					t.Errorf("the audit log has %+v", rows)
+				}
+
+				// It goes on as if nothing had happened.
+				w.clock.pass(10 * time.Minute)
+				owner := w.person("owner", map[string]Role{"a": Owner})
+				must(w.Undo(t.Context(), owner, "p", 3))
+				got := must(w.PauseOf(t.Context(), w.admin, "p"))
+				if got == nil || !got.Until.Equal(until) || got.Back != policy.Enforce || got.By != "owner" {
+					t.Fatalf("%+v, want until %s", got, until)
+				}
+				if r := must(w.Revision(t.Context(), w.admin, "p", 4)); r.Note !=
+					"of version 3, until "+minuteText(until)+", and then in force" {
+					t.Errorf("the history says %q", r.Note)
+				}
+
+				w.clock.pass(40 * time.Minute)
+				w.run()
+				if p := w.current("p"); p.Version != 5 || p.Mode != policy.Enforce {
+					t.Errorf("%+v", p)
+				}
+			})
+		})
+	}
+}
+
+// A pause whose end has passed, or that was canceled, does not come back.
+func TestUndoBringsNoEndedPauseBack(t *testing.T) {
+	for name, end := range map[string]func(w *world){
+		"its end has passed": func(w *world) {
+			w.edit("p", func(p *policy.Policy) { p.Mode = policy.Off })
+			w.clock.pass(time.Hour)
+		},
+		"canceled": func(w *world) {
+			w.must(w.CancelPause(w.t.Context(), w.admin, "p"))
+			w.edit("p", func(p *policy.Policy) { p.Mode = policy.Off })
+		},
+		"it had gone back": func(w *world) {
+			w.clock.pass(time.Hour)
+			w.run()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			everyEngine(t, func(t *testing.T, w *world) {
+				w.create(sample("p", "a"))
+				w.pause(w.admin, "p", policy.Shadow, time.Hour)
+				end(w)
+				must(w.Undo(t.Context(), w.admin, "p", 3))
+				w.wantPause(false, "")
+				if p := w.current("p"); p.Mode != policy.Shadow {
+					t.Errorf("%+v", p)
+				}
+			})
+		})
+	}
+}
+
 // proxied returns an actor of a user whom a proxy has signed in.
 func (w *world) proxied(name string) Actor {
 	w.t.Helper()

@@ -219,7 +219,7 @@ func (a *action) insert(p policy.Policy, verb, note string) (policy.Policy, erro
 // taken returns the error of creating mine while theirs has its name.
 func (a *action) taken(mine, theirs policy.Policy) error {
 	if !a.access.CanSee(theirs.Apps) {
-		return &takenError{InvalidError{Faults: []Fault{{Field: "name", Message: nameTaken}}}, a.probe()}
+		return &InvalidError{[]Fault{{Field: "name", Message: nameTaken}}, a.probe()}
 	}
 	return &ConflictError{Mine: mine, Theirs: theirs}
 }
@@ -268,7 +268,7 @@ func (a *action) overwrite(theirs, p policy.Policy, verb, note string) (policy.P
 		return p, err
 	}
 	if p.Mode != theirs.Mode {
-		if err := a.endPause(p.Name); err != nil {
+		if err := a.endPause(p.Name, p.Version); err != nil {
 			return p, err
 		}
 	}
@@ -303,7 +303,7 @@ func (a *action) erase(p policy.Policy, verb, note string) error {
 	if err := a.dropOverrides(p.Name); err != nil {
 		return err
 	}
-	if err := a.endPause(p.Name); err != nil {
+	if err := a.endPause(p.Name, p.Version+1); err != nil {
 		return err
 	}
 	return a.record(p.Name, p.Version+1, before.Body, "", verb, note)

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/headgate/headgate/cmd/headgate-console/internal/store"
@@ -188,47 +187,6 @@ func TestAddUpThatFailsKeepsWhatWasAddedUp(t *testing.T) {
 		w.record("a", map[string]int64{"one": 10})
 		w.Ledger().AddUp(stopped)
 		logged("at the end of the console", "")
-	})
-}
-
-// While one request adds up, the others wait for it, and it is theirs, too.
-func TestRecentCountsAreAddedUpOnceForManyRequests(t *testing.T) {
-	url := sqliteURL(t)
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, url)
-		w.create(sample("one", "a"))
-		w.record("a", map[string]int64{"one": 5})
-
-		// The first one waits in the middle, until the others have come.
-		var calls atomic.Int64
-		goOn := make(chan struct{})
-		w.recent.add = func(t *store.Tx, hours span) ([]recentSeries, error) {
-			calls.Add(1)
-			<-goOn
-			return addUp(t, hours)
-		}
-
-		errs := make(chan error, 3) // SQLite has room for one more reader
-		for range cap(errs) {
-			go func() {
-				_, err := w.Policies(t.Context(), w.admin, Query{Sort: "-refused"})
-				errs <- err
-			}()
-		}
-
-		synctest.Wait()
-		equal(t, "requests add up at the same time", calls.Load(), 1)
-
-		close(goOn)
-		for range cap(errs) {
-			w.must(<-errs)
-		}
-
-		equal(t, "times that the series were added up", calls.Load(), 1)
-
-		if last := w.recent.last.Load(); last == nil || len(last.series) != 1 {
-			t.Errorf("%+v is kept", last)
-		}
 	})
 }
 

@@ -2,7 +2,6 @@ package service
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -11,7 +10,6 @@ import (
 	"github.com/headgate/headgate/cmd/headgate-console/internal/auth"
 	"github.com/headgate/headgate/cmd/headgate-console/internal/store"
 	"github.com/headgate/headgate/cmd/headgate-console/internal/webhook"
-	"github.com/headgate/headgate/policy/stats"
 )
 
 // Options configure a [Service]. Only DB must be set.
@@ -22,16 +20,8 @@ type Options struct {
 	// policies. It must return at once.
 	Changed func()
 
-	// Fleet is asked for what the instances report. Nil means that there is no Redis.
+	// Fleet is the Redis of the instances. Nil means that there is none.
 	Fleet Fleet
-
-	// Top returns the top keys of the instances of an application. Nil means that there is
-	// no Redis.
-	Top func(ctx context.Context, app string) (stats.Top, error)
-
-	// MinuteKeys returns the keys that a policy decided about most often in minutes from an instant
-	// on; see [stats.ReadMinuteKeys]. Nil means that there is no Redis.
-	MinuteKeys MinuteKeys
 
 	// PublicURL is where browsers find the console, such as https://console.example.com, for links
 	// in the messages of alerts. Without it they have none.
@@ -58,8 +48,6 @@ type Service struct {
 	changed   func()
 	clock     func() time.Time
 	fleet     Fleet
-	top       func(ctx context.Context, app string) (stats.Top, error)
-	keys      MinuteKeys
 	publicURL string
 	sender    *webhook.Sender
 	passwords *auth.Passwords
@@ -92,7 +80,7 @@ func New(o Options) (*Service, error) {
 
 	s := &Service{
 		db: o.DB, changed: o.Changed, clock: o.Clock, logger: cmp.Or(o.Logger, slog.Default()),
-		fleet: o.Fleet, top: o.Top, keys: o.MinuteKeys, publicURL: o.PublicURL, sender: o.Sender,
+		fleet: o.Fleet, publicURL: o.PublicURL, sender: o.Sender,
 		recent: newRecentCounts(),
 		sets:   newMemo[struct{}, policySet](1), totals: newMemo[rangeKey, totals](maxTotals),
 		collected: newMemo[rangeKey, map[seriesMinute]store.Traffic](maxCollected),

@@ -12,11 +12,14 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/cmd/headgate-console/internal/store"
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/observe/topkeys"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/policy/stats"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
-// Fleet is what the running instances report. Its methods are safe for concurrent use.
+// Fleet is the Redis of the running instances. Its methods are safe for concurrent use.
 type Fleet interface {
 	// Minutes returns the counts of an application in the last minutes by the server's
 	// clock, the current one last.
@@ -24,6 +27,23 @@ type Fleet interface {
 
 	// Instances returns the instances that have reported lately.
 	Instances(ctx context.Context) ([]policy.Instance, error)
+
+	// Version returns the label of the published version.
+	Version(ctx context.Context) (string, error)
+
+	// Top returns the top keys of the instances of an application.
+	Top(ctx context.Context, app string) (stats.Top, error)
+
+	// MinuteKeys returns the keys that a policy decided about most often in n minutes from an
+	// instant on; see [stats.ReadMinuteKeys].
+	MinuteKeys(ctx context.Context, app, policy string, from time.Time, n int) ([]topkeys.Summary, error)
+
+	// Apply and Credits are those of [redisstore.Store].
+	Apply(ctx context.Context, ops []core.Op, out []core.Decision) error
+	Credits(ctx context.Context, id core.ID) ([]redisstore.Credit, error)
+
+	// Bans returns the keys that policies have banned, those whose bans last longest first.
+	Bans(ctx context.Context, policies []string) ([]core.Banned, error)
 }
 
 // TrafficQuery selects counts.
@@ -308,19 +328,6 @@ func (r *reading) attach(a *action) error {
 	return nil
 }
 
-// series returns the ids of the series of a policy, or of the requests.
-func (r *reading) series(policy string) (ids []int64, err error) {
-	apps := r.apps
-	if r.all && policy == store.RequestSeries {
-		apps = []string{""}
-	}
-	rows, err := r.SeriesNamed(apps, policy)
-	for _, row := range rows {
-		ids = append(ids, row.ID)
-	}
-	return ids, err
-}
-
 // chart returns the counts of a policy, or of the requests, over time.
 func (r *reading) chart(policy string) (Traffic, error) {
 	s := r.span
@@ -329,12 +336,20 @@ func (r *reading) chart(policy string) (Traffic, error) {
 		Now: r.now, Late: r.late, Points: s.emptyPoints(),
 	}
 
-	ids, err := r.series(policy)
+	series, err := r.SeriesNamed(r.apps, policy)
 	if err != nil {
 		return t, err
 	}
 
-	add := func(row store.Traffic) {
+	// The requests of all applications together have rows of their own.
+	shown := series
+	if r.all && policy == store.RequestSeries {
+		if shown, err = r.SeriesNamed([]string{""}, policy); err != nil {
+			return t, err
+		}
+	}
+
+	add := func(_ string, row store.Traffic) {
 		p := &t.Points[(row.At-s.from)/s.step]
 		p.Counts.Add(countsOf(row.Counts))
 		p.Lost += row.Lost
@@ -342,50 +357,40 @@ func (r *reading) chart(policy string) (Traffic, error) {
 		t.Lost += row.Lost
 	}
 
-	for _, id := range ids {
-		rows, err := r.TrafficOf(int(s.level), id, s.from, s.to)
+	for _, one := range shown {
+		rows, err := r.TrafficOf(int(s.level), one.ID, s.from, s.to)
 		if err != nil {
 			return t, err
 		}
 		for _, row := range rows {
-			add(row)
+			add(policy, row)
 		}
 	}
-
-	// Counts that were not collected yet are in Redis alone.
-	for _, app := range r.apps {
-		rows, err := r.uncollected(app, policy)
-		if err != nil {
-			return t, err
-		}
-		for _, row := range rows {
-			add(row)
-		}
-	}
-
-	return t, nil
+	return t, r.uncollected(r.apps, []string{policy}, series, add)
 }
 
-// uncollected returns the counts of the last minutes of a policy, or of the requests, that are in
-// Redis alone.
-func (r *reading) uncollected(app, policy string) (list []store.Traffic, err error) {
-	live := r.liveIn(app)
-	if len(live) == 0 {
-		return nil, nil
+// uncollected calls add with the counts of the last minutes of applications that are in Redis
+// alone: those of the names, of which the series exist.
+func (r *reading) uncollected(
+	apps, names []string, series []store.Series, add func(name string, row store.Traffic),
+) error {
+	ids, byApp := []int64{}, map[string]map[string]int64{}
+	for _, s := range series {
+		if byApp[s.App] == nil {
+			byApp[s.App] = map[string]int64{}
+		}
+		byApp[s.App][s.Policy], ids = s.ID, append(ids, s.ID)
 	}
 
-	rows, err := r.SeriesNamed([]string{app}, policy)
-	if err != nil {
-		return nil, err
+	var live []stats.Minute
+	for _, app := range apps {
+		live = append(live, r.liveIn(app)...)
 	}
-	of, ids := map[string]int64{}, []int64{}
-	for _, row := range rows {
-		of[policy], ids = row.ID, append(ids, row.ID)
-	}
-
 	known, err := r.collectedIn(live, ids)
-	addUncollected(live, []string{policy}, of, known, func(_ string, row store.Traffic) { list = append(list, row) })
-	return list, err
+	for _, app := range apps {
+		addUncollected(r.liveIn(app), names, byApp[app], known, add)
+	}
+	return err
 }
 
 // liveIn returns the last minutes of an application that are in the span.
@@ -476,8 +481,9 @@ func (r *reading) total(app, policy string) (Sum, error) {
 		}
 	}
 
-	live, err := r.uncollected(app, policy)
-	sum.add(live)
+	err = r.uncollected([]string{app}, []string{policy}, rows, func(_ string, row store.Traffic) {
+		sum.add([]store.Traffic{row})
+	})
 	return sum, err
 }
 

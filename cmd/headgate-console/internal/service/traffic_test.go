@@ -14,7 +14,9 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/cmd/headgate-console/internal/store"
+	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/observe/events"
+	"github.com/headgate/headgate/observe/topkeys"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/policy/stats"
 )
@@ -23,10 +25,37 @@ func itoa(n int64) string { return strconv.FormatInt(n, 10) }
 
 // fakeFleet is a Redis with fixed answers.
 type fakeFleet struct {
+	Fleet // what it has not
+
 	mu        sync.Mutex
 	minutes   map[string][]stats.Minute
 	instances []policy.Instance
 	err       error
+
+	top  func(app string) (stats.Top, error)
+	keys func(from time.Time, n int) ([]topkeys.Summary, error)
+	op   func(core.Op) (core.Decision, error) // nil admits everything
+}
+
+func (f *fakeFleet) Top(_ context.Context, app string) (t stats.Top, err error) {
+	if f.top != nil {
+		t, err = f.top(app)
+	}
+	return t, err
+}
+
+func (f *fakeFleet) MinuteKeys(_ context.Context, _, _ string, from time.Time, n int) ([]topkeys.Summary, error) {
+	if f.keys == nil {
+		return make([]topkeys.Summary, n), nil
+	}
+	return f.keys(from, n)
+}
+
+func (f *fakeFleet) Apply(_ context.Context, ops []core.Op, out []core.Decision) (err error) {
+	if out[0] = (core.Decision{Allowed: true, Taken: ops[0].Cost}); f.op != nil {
+		out[0], err = f.op(ops[0])
+	}
+	return err
 }
 
 // label is the version that a fakeFleet has published.

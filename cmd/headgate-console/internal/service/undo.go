@@ -2,6 +2,7 @@ package service
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/headgate/headgate/policy"
@@ -10,8 +11,9 @@ import (
 // Undo takes back the change that made a version of a policy: it saves what was before as the
 // newest version and returns it, restores a policy that the change deleted, and deletes one that
 // the change created or restored, in which case it returns the zero Policy. If the version is not
-// the current one, the error is a ConflictError, so Undo never takes back a change of another. The
-// actor needs the permissions for the change.
+// the current one, the error is a ConflictError, so Undo never takes back a change of another. A
+// pause that the change ended goes on until its end, as one of the actor. The actor needs the
+// permissions for the change.
 func (s *Service) Undo(ctx context.Context, a Actor, name string, version int64) (policy.Policy, error) {
 	return s.change(ctx, a, undone, name, func(d *action) (policy.Policy, error) { return d.undo(name, version) })
 }
@@ -33,7 +35,21 @@ func (a *action) undo(name string, version int64) (policy.Policy, error) {
 	case r.Before == nil:
 		return policy.Policy{}, a.hide()
 	}
-	return a.bringBack(*r.Before, r.Version, undone, fmt.Sprintf("of version %d", r.Version))
+
+	// A pause that the change ended goes on until its end.
+	note := fmt.Sprintf("of version %d", r.Version)
+	pause, err := a.endedPause(r)
+	if errors.Is(err, ErrNotFound) {
+		return a.bringBack(*r.Before, r.Version, undone, note)
+	}
+	if err != nil {
+		return policy.Policy{}, err
+	}
+	p, err := a.bringBack(*r.Before, r.Version, undone, note+", "+pauseNote(pause))
+	if err != nil {
+		return p, err
+	}
+	return p, a.AddPause(pause)
 }
 
 // Compare returns the fields that differ between two versions of a policy. A version that deleted

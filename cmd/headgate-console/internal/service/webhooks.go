@@ -285,13 +285,20 @@ func webhooksOf(t *store.Tx) (list []Webhook, err error) {
 	return list, err
 }
 
-// webhookToEdit returns a webhook that the actor may change.
-func (a *action) webhookToEdit(id string) (store.Webhook, Webhook, error) {
-	row, w, err := a.webhook(id)
-	if err == nil && a.access.ReadOnly {
-		err = a.deny("the token may only read")
-	}
-	return row, w, err
+// changeWebhook is act for a change of a webhook that the actor may change.
+func (s *Service) changeWebhook(
+	ctx context.Context, a Actor, verb, id string, f func(d *action, row store.Webhook, was WebhookDraft) error,
+) error {
+	return s.act(ctx, a, store.CounterWebhooks, "webhook."+verb, webhookObject(id), func(d *action) error {
+		row, was, err := d.webhook(id)
+		if err == nil && d.access.ReadOnly {
+			err = d.deny("the token may only read")
+		}
+		if err != nil {
+			return err
+		}
+		return f(d, row, was.WebhookDraft)
+	})
 }
 
 // addState adds to a webhook which of the alerts stand, and its newest messages.
@@ -396,8 +403,11 @@ func (s *Service) CreateWebhook(
 // actor has to own all of its applications, before and after.
 func (s *Service) UpdateWebhook(ctx context.Context, a Actor, id string, draft WebhookDraft) error {
 	draft = draft.stored()
-	return s.changeWebhook(ctx, a, id, func(d *action, was WebhookDraft) (WebhookDraft, error) {
-		return draft, d.checkWebhook(draft, s.sender)
+	return s.changeWebhook(ctx, a, updated, id, func(d *action, row store.Webhook, was WebhookDraft) error {
+		if err := d.checkWebhook(draft, s.sender); err != nil {
+			return err
+		}
+		return d.overwriteWebhook(row, was, draft)
 	})
 }
 
@@ -405,44 +415,32 @@ func (s *Service) UpdateWebhook(ctx context.Context, a Actor, id string, draft W
 // forgotten, and messages that wait are not sent. One without conditions, which a migration has
 // left, cannot be turned on. The actor has to own all of its applications.
 func (s *Service) EnableWebhook(ctx context.Context, a Actor, id string, on bool) error {
-	return s.changeWebhook(ctx, a, id, func(_ *action, was WebhookDraft) (WebhookDraft, error) {
+	return s.changeWebhook(ctx, a, updated, id, func(d *action, row store.Webhook, was WebhookDraft) error {
 		if on && len(was.Conditions) == 0 {
-			return was, invalid("conditions", "choose one")
+			return invalid("conditions", "choose one")
 		}
-		was.Enabled = on
-		return was, nil
+		becomes := was
+		becomes.Enabled = on
+		return d.overwriteWebhook(row, was, becomes)
 	})
 }
 
-// changeWebhook writes what change makes of a webhook.
-func (s *Service) changeWebhook(
-	ctx context.Context, a Actor, id string, change func(*action, WebhookDraft) (WebhookDraft, error),
-) error {
-	return s.act(ctx, a, store.CounterWebhooks, "webhook.update", webhookObject(id), func(d *action) error {
-		row, was, err := d.webhookToEdit(id)
-		if err != nil {
-			return err
-		}
+// overwriteWebhook writes what a webhook becomes.
+func (a *action) overwriteWebhook(row store.Webhook, was, becomes WebhookDraft) error {
+	if was.text() == becomes.text() {
+		return errUnchanged
+	}
 
-		becomes, err := change(d, was.WebhookDraft)
-		if err != nil {
+	becomes.row(&row)
+	if err := a.UpdateWebhook(row); err != nil {
+		return err
+	}
+	if was.Enabled && !becomes.Enabled {
+		if err := a.quiet(row.ID); err != nil {
 			return err
 		}
-		if was.text() == becomes.text() {
-			return errUnchanged
-		}
-
-		becomes.row(&row)
-		if err := d.UpdateWebhook(row); err != nil {
-			return err
-		}
-		if was.Enabled && !becomes.Enabled {
-			if err := d.quiet(id); err != nil {
-				return err
-			}
-		}
-		return d.done(was.text(), becomes.text())
-	})
+	}
+	return a.done(was.text(), becomes.text())
 }
 
 // quiet forgets the alerts of a webhook that is turned off, and cancels the messages that wait.
@@ -466,12 +464,7 @@ func (a *action) quiet(id string) error {
 // signed with the old one, too. The actor has to own all of its applications.
 func (s *Service) RenewWebhookSecret(ctx context.Context, a Actor, id string) (secret string, err error) {
 	secret = webhook.NewSecret()
-	err = s.act(ctx, a, store.CounterWebhooks, "webhook.renew-secret", webhookObject(id), func(d *action) error {
-		row, was, err := d.webhookToEdit(id)
-		if err != nil {
-			return err
-		}
-
+	err = s.changeWebhook(ctx, a, "renew-secret", id, func(d *action, row store.Webhook, was WebhookDraft) error {
 		// The secret before is kept, because messages are signed with both for a while.
 		row.SecretBefore, row.Secret, row.RenewedAt = row.Secret, secret, d.now
 		if err := d.UpdateWebhook(row); err != nil {
@@ -488,11 +481,7 @@ func (s *Service) RenewWebhookSecret(ctx context.Context, a Actor, id string) (s
 
 // DeleteWebhook deletes a webhook with its messages. The actor has to own all of its applications.
 func (s *Service) DeleteWebhook(ctx context.Context, a Actor, id string) error {
-	return s.act(ctx, a, store.CounterWebhooks, "webhook.delete", webhookObject(id), func(d *action) error {
-		_, was, err := d.webhookToEdit(id)
-		if err != nil {
-			return err
-		}
+	return s.changeWebhook(ctx, a, deleted, id, func(d *action, _ store.Webhook, was WebhookDraft) error {
 		if err := d.Tx.DeleteWebhook(id); err != nil {
 			return err
 		}
@@ -504,14 +493,9 @@ func (s *Service) DeleteWebhook(ctx context.Context, a Actor, id string) error {
 // It is not tried again. The audit log has it before it is sent. While one is sent, another is
 // refused. The actor has to own all of its applications.
 func (s *Service) TestWebhook(ctx context.Context, a Actor, id string) (Delivery, error) {
-	var row store.Webhook
+	var hook store.Webhook
 	var sent store.Delivery
-	err := s.act(ctx, a, store.CounterWebhooks, "webhook.test", webhookObject(id), func(d *action) (err error) {
-		var was Webhook
-		if row, was, err = d.webhookToEdit(id); err != nil {
-			return err
-		}
-
+	err := s.changeWebhook(ctx, a, "test", id, func(d *action, row store.Webhook, was WebhookDraft) error {
 		waiting, err := d.WaitingDeliveries()
 		if err != nil {
 			return err
@@ -524,7 +508,8 @@ func (s *Service) TestWebhook(ctx context.Context, a Actor, id string) (Delivery
 		// It is claimed from the beginning, so that no other console sends it.
 		sent = message{
 			Type: EventTest, Text: fmt.Sprintf("This is a test of the webhook %q of headgate.", inertName(row.Name)),
-		}.to(was, d.now)
+		}.to(row.ID, row.Name, d.now)
+		hook = row
 		sent.Attempts, sent.NextAt = 1, d.now+claimTime.Microseconds()
 		if err := d.InsertDelivery(sent); err != nil {
 			return err
@@ -534,7 +519,7 @@ func (s *Service) TestWebhook(ctx context.Context, a Actor, id string) (Delivery
 	if err != nil {
 		return Delivery{}, err
 	}
-	err = s.tryOnce(ctx, row, &sent)
+	err = s.tryOnce(ctx, hook, &sent)
 	return deliveryOf(sent), err
 }
 

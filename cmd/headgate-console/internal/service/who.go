@@ -27,11 +27,11 @@ func (s *Service) Top(ctx context.Context, a Actor, app string) (stats.Top, erro
 		return stats.Top{}, err
 	}
 
-	if s.top == nil {
+	if s.fleet == nil {
 		return stats.Top{}, ErrNoFleet
 	}
 
-	top, err := s.top(ctx, app)
+	top, err := s.fleet.Top(ctx, app)
 	if err != nil {
 		return stats.Top{}, errors.Join(ErrNoFleet, err)
 	}

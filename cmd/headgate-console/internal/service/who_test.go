@@ -1,7 +1,6 @@
 package service
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"reflect"
@@ -15,17 +14,6 @@ import (
 	"github.com/headgate/headgate/policy/stats"
 )
 
-// imposed records bans.
-type imposed struct {
-	done []string
-	fail error
-}
-
-func (i *imposed) impose(_ context.Context, p policy.Policy, key string, span time.Duration) error {
-	i.done = append(i.done, p.Name+" "+key+" "+span.String())
-	return i.fail
-}
-
 func banning(name, app string) policy.Policy {
 	p := sample(name, app)
 	p.Key, p.Ban = "user", core.MustParseBan("20/1m for 10m max 24h")
@@ -34,10 +22,12 @@ func banning(name, app string) policy.Policy {
 
 func TestTopIsOfOneApplication(t *testing.T) {
 	w := newWorld(t, sqliteURL(t))
+	w.Service.fleet = nil
 	wantErr(t, "without Redis", errOf(w.Top(t.Context(), w.admin, "a")), ErrNoFleet)
+	w.Service.fleet = w.fleet
 
 	want := stats.Top{Instances: 1, Rules: []topkeys.Rule{{Rule: "p", Refused: topkeys.Summary{Total: 3}}}}
-	w.top = func(_ context.Context, app string) (stats.Top, error) {
+	w.fleet.top = func(app string) (stats.Top, error) {
 		equal(t, "the application", app, "a")
 		return want, nil
 	}
@@ -52,7 +42,7 @@ func TestTopIsOfOneApplication(t *testing.T) {
 	wantErr(t, "another's application", err, ErrNotFound)
 
 	away := errors.New("away")
-	w.top = func(context.Context, string) (stats.Top, error) { return stats.Top{}, away }
+	w.fleet.top = func(string) (stats.Top, error) { return stats.Top{}, away }
 	_, err = w.Top(t.Context(), w.admin, "a")
 	wantErr(t, "an outage", err, away)
 	wantErr(t, "an outage", err, ErrNoFleet)
@@ -64,25 +54,22 @@ func TestImposeBanWritesTheAuditLogFirst(t *testing.T) {
 
 		// A ban that is imposed is in the audit log whatever happens: the row is there before
 		// Redis is asked.
-		i := &imposed{}
-		err := w.ImposeBan(t.Context(), w.person("x", map[string]Role{"a": Owner}), "p", "a\"\n<b>", time.Hour,
-			func(ctx context.Context, p policy.Policy, key string, span time.Duration) error {
-				rows := w.entries(AuditQuery{Action: "ban.impose"})
-				if len(rows) != 1 || rows[0].Actor != "x" || rows[0].Object != "policy:p" || rows[0].Outcome != Done ||
-					rows[0].After != `{"key":"a\"\n\u003cb\u003e","for":"1h0m0s"}` {
-					t.Errorf("at the ban the audit log has %+v", rows)
-				}
-				return i.impose(ctx, p, key, span)
-			})
-
-		w.must(err)
-		if len(i.done) != 1 || i.done[0] != "p a\"\n<b> 1h0m0s" {
-			t.Errorf("%q", i.done)
-		}
+		asked := w.asked(nil, func(op core.Op) {
+			rows := w.entries(AuditQuery{Action: "ban.impose"})
+			if len(rows) != 1 || rows[0].Actor != "x" || rows[0].Object != "policy:p" || rows[0].Outcome != Done ||
+				rows[0].After != `{"key":"a\"\n\u003cb\u003e","for":"1h0m0s"}` {
+				t.Errorf("at the ban the audit log has %+v", rows)
+			}
+			equal(t, "the ban", *op.Ban, core.Ban{Strikes: 20, Within: time.Minute, For: time.Hour, Max: time.Hour})
+		})
+		x := w.person("x", map[string]Role{"a": Owner})
+		w.must(w.ImposeBan(t.Context(), x, "p", "a\"\n<b>", time.Hour))
+		equal(t, "what Redis is asked", *asked, []string{"impose p a\"\n<b>"})
 
 		// A ban that failed has two rows: the intention and the failure.
-		i.fail = errors.New("away")
-		wantErr(t, "an outage", w.ImposeBan(t.Context(), w.admin, "p", "k", time.Hour, i.impose), i.fail)
+		away := errors.New("away")
+		w.asked(away, nil)
+		wantErr(t, "an outage", w.ImposeBan(t.Context(), w.admin, "p", "k", time.Hour), away)
 
 		rows := w.entries(AuditQuery{Action: "ban.impose"})
 		if len(rows) != 3 || rows[0].Outcome != Refused || !strings.Contains(rows[0].Note, "failed") ||
@@ -94,7 +81,7 @@ func TestImposeBanWritesTheAuditLogFirst(t *testing.T) {
 
 func TestImposeBanNeedsAKeyAndATime(t *testing.T) {
 	w := newWorld(t, sqliteURL(t))
-	i := &imposed{}
+	asked := w.asked(nil, nil)
 
 	// One policy counts addresses, one is not in force, and the third bans for 24 hours at most.
 	w.create(sample("plain", "a"))
@@ -115,13 +102,13 @@ func TestImposeBanNeedsAKeyAndATime(t *testing.T) {
 		{"p", strings.Repeat("x", MaxKey+1), time.Hour, "key"},
 		{"p", topkeys.Shorten(strings.Repeat("x", 100)), time.Hour, "key"},
 	} {
-		wantFault(t, row.name, w.ImposeBan(t.Context(), w.admin, row.name, row.key, row.span, i.impose), row.field)
+		wantFault(t, row.name, w.ImposeBan(t.Context(), w.admin, row.name, row.key, row.span), row.field)
 	}
 
 	// Both bounds are possible.
-	w.must(w.ImposeBan(t.Context(), w.admin, "p", strings.Repeat("x", MaxKey), 24*time.Hour, i.impose))
-	if len(i.done) != 1 || len(w.entries(AuditQuery{Action: "ban.impose"})) != 1 {
-		t.Errorf("%q", i.done)
+	w.must(w.ImposeBan(t.Context(), w.admin, "p", strings.Repeat("x", MaxKey), 24*time.Hour))
+	if len(*asked) != 1 || len(w.entries(AuditQuery{Action: "ban.impose"})) != 1 {
+		t.Errorf("%q", *asked)
 	}
 }
 

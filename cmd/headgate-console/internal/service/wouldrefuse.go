@@ -21,9 +21,6 @@ import (
 	"github.com/headgate/headgate/policy/stats"
 )
 
-// MinuteKeys reads the keys of n minutes; see [stats.ReadMinuteKeys].
-type MinuteKeys func(ctx context.Context, app, policy string, from time.Time, n int) ([]topkeys.Summary, error)
-
 // WouldRefuse is what a changed policy would have refused of the requests of the last minutes.
 type WouldRefuse struct {
 	// Unknown says why nothing can be told; "" if something can.
@@ -72,7 +69,7 @@ func (s *Service) WouldRefuse(ctx context.Context, a Actor, p policy.Policy) (w 
 	if len(r.beside.Limits()) > maxLimits {
 		return &WouldRefuse{Unknown: "single keys have more than 1,000 different limits beside it"}, nil
 	}
-	if s.keys == nil {
+	if s.fleet == nil {
 		return &WouldRefuse{Unknown: "the console was started without Redis"}, nil
 	}
 
@@ -82,7 +79,8 @@ func (s *Service) WouldRefuse(ctx context.Context, a Actor, p policy.Policy) (w 
 	r.end = minute(r.now.Add(-stats.MinuteKeysLate))
 	r.keys = map[string][]topkeys.Summary{}
 	for _, app := range r.apps {
-		r.keys[app], err = s.keys(ctx, app, p.Name, atMinute(r.end-whatifMinutes-whatifLead), whatifMinutes+whatifLead)
+		r.keys[app], err = s.fleet.MinuteKeys(ctx, app, p.Name, atMinute(r.end-whatifMinutes-whatifLead),
+			whatifMinutes+whatifLead)
 		if err != nil || r.late {
 			return &WouldRefuse{Unknown: "Redis does not answer"}, nil
 		}

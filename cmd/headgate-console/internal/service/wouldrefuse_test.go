@@ -1,7 +1,6 @@
 package service
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -37,7 +36,7 @@ func hour(w *world, p policy.Policy) policy.Policy {
 		}
 	}
 
-	w.keys = func(_ context.Context, _, _ string, from time.Time, n int) (list []topkeys.Summary, err error) {
+	w.fleet.keys = func(from time.Time, n int) (list []topkeys.Summary, err error) {
 		for i := range n {
 			at := from.Add(time.Duration(i) * time.Minute)
 			s := topkeys.Summary{From: at, To: at.Add(time.Minute), Total: 400}
@@ -139,16 +138,16 @@ func TestWouldRefuseSaysWhatIsNotCounted(t *testing.T) {
 
 		// Without lists only what was over the limit that is in force is known.
 		const none = "What it would have refused in the last hour is not known: "
-		keys := w.keys
-		w.keys = func(_ context.Context, _, _ string, from time.Time, n int) ([]topkeys.Summary, error) {
+		keys := w.fleet.keys
+		w.fleet.keys = func(from time.Time, n int) ([]topkeys.Summary, error) {
 			return make([]topkeys.Summary, n), nil
 		}
 		w.wants(w.admin, p, limited("50/1m"), none+
 			"instances record no keys: Top of their limiters, or top-keys of the gateway, is 0.")
 
 		// One of two instances records none.
-		w.keys = func(ctx context.Context, app, policy string, from time.Time, n int) ([]topkeys.Summary, error) {
-			list, err := keys(ctx, app, policy, from, n)
+		w.fleet.keys = func(from time.Time, n int) ([]topkeys.Summary, error) {
+			list, err := keys(from, n)
 			for i := range list {
 				list[i].Total, list[i].Keys = 300, list[i].Keys[:1]
 			}
@@ -157,11 +156,11 @@ func TestWouldRefuseSaysWhatIsNotCounted(t *testing.T) {
 		w.wants(w.admin, p, limited("50/1m"), "It would have refused between 14,951 and 22,500 of 24,000 requests "+
 			"of the last hour, at least 1 caller. So far it has refused 12,000.")
 
-		w.keys = func(context.Context, string, string, time.Time, int) ([]topkeys.Summary, error) {
+		w.fleet.keys = func(time.Time, int) ([]topkeys.Summary, error) {
 			return nil, errors.New("away")
 		}
 		w.wants(w.admin, p, limited("50/1m"), none+"Redis does not answer.")
-		w.keys = nil
+		w.Service.fleet = nil
 		w.wants(w.admin, p, limited("50/1m"), none+"the console was started without Redis.")
 	})
 }
@@ -187,7 +186,7 @@ func TestWouldRefuseAfterShadow(t *testing.T) {
 				"of the last hour, at least 1 caller.")
 		w.wants(w.admin, p, enforce(heavyFrom(t)-1), "It would have refused none of 24,000 requests of the last hour.")
 
-		w.keys = func(_ context.Context, _, _ string, from time.Time, n int) ([]topkeys.Summary, error) {
+		w.fleet.keys = func(from time.Time, n int) ([]topkeys.Summary, error) {
 			return make([]topkeys.Summary, n), nil
 		}
 		w.wants(w.admin, p, enforce(0), "It would have refused 12,000 of 24,000 requests of the last hour.")
@@ -236,7 +235,7 @@ func TestWouldRefuseIsQuick(t *testing.T) {
 		w.fill()
 		w.must(w.DeletePolicy(t.Context(), w.admin, "policy-00000", 1)) // makes room
 		p := hour(w, sample("p", "a"))
-		w.keys = func(_ context.Context, _, _ string, from time.Time, n int) (list []topkeys.Summary, err error) {
+		w.fleet.keys = func(from time.Time, n int) (list []topkeys.Summary, err error) {
 			for i := range n {
 				at := from.Add(time.Duration(i) * time.Minute)
 				s := topkeys.Summary{From: at, To: at.Add(time.Minute), Total: 16_000}
@@ -281,9 +280,9 @@ func TestWouldRefuseKnowsOverrides(t *testing.T) {
 		w.wants(w.admin, p, fifty, "It would have refused 13,200"+ofAll)
 
 		// A key of those that are not listed may have any of the limits.
-		keys := w.keys
-		w.keys = func(ctx context.Context, app, policy string, from time.Time, n int) ([]topkeys.Summary, error) {
-			list, err := keys(ctx, app, policy, from, n)
+		keys := w.fleet.keys
+		w.fleet.keys = func(from time.Time, n int) ([]topkeys.Summary, error) {
+			list, err := keys(from, n)
 			for i := range list {
 				list[i].Keys, list[i].Floor = list[i].Keys[:1], 30
 			}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"slices"
 	"time"
@@ -23,7 +24,7 @@ const (
 
 // await waits until the server is there. It returns an error if the server refuses what the URL
 // says, or ctx ends.
-func (d *DB) await(ctx context.Context, s *stage) error {
+func (d *DB) await(ctx context.Context, logger *slog.Logger) error {
 	where := d.engine.server()
 	for told := false; where != ""; told = true {
 		err := d.knock(ctx)
@@ -36,10 +37,8 @@ func (d *DB) await(ctx context.Context, s *stage) error {
 			return fmt.Errorf("%s: %w", where, err)
 		}
 
-		// It is said at once, and then by the stage.
-		s.doing("the server at " + where)
 		if !told {
-			s.logger.WarnContext(ctx, "waiting for the database", "server", where, "error", err)
+			logger.WarnContext(ctx, "waiting for the database", "server", where, "error", err)
 		}
 		if !wait(ctx, knockPause) {
 			return ctx.Err()

@@ -12,8 +12,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	my "github.com/go-sql-driver/mysql"
 
@@ -142,26 +140,4 @@ func TestAbsentIsWhatTimeMends(t *testing.T) {
 			t.Errorf("%v: %t", c.err, got)
 		}
 	}
-}
-
-// A stage reminds at once, and then after pauses that grow with what has passed.
-func TestStageRemindsEverMoreRarely(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		log := make(lines, 1000)
-		s := newStage(slog.New(slog.NewTextHandler(log, nil)), 10*time.Second)
-		s.doing("something")
-		time.Sleep(time.Hour)
-		s.Close()
-		close(log)
-
-		// Each line says how long it is since the beginning.
-		var at []string
-		for line := range log {
-			_, since, _ := strings.Cut(strings.TrimSpace(line), "since=")
-			at = append(at, since)
-		}
-		if got := strings.Join(at, " "); got != "10s 20s 40s 1m20s 2m40s 5m20s 10m40s 21m20s 42m40s" {
-			t.Errorf("it reminds after %s", got)
-		}
-	})
 }

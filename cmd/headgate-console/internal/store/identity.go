@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 )
@@ -32,7 +33,7 @@ func newID() string { return strings.ToLower(rand.Text()) }
 
 // identify gives the database an id unless it has one. It runs while no other process opens the
 // database.
-func (d *DB) identify(ctx context.Context, r runner, s *stage) error {
+func (d *DB) identify(ctx context.Context, r runner, logger *slog.Logger) error {
 	places := d.engine.places()
 	is, err := readIdentity(ctx, r)
 	known := slices.ContainsFunc(is.Places, func(place string) bool { return slices.Contains(places, place) })
@@ -43,7 +44,7 @@ func (d *DB) identify(ctx context.Context, r runner, s *stage) error {
 	case known && slices.Equal(is.Places, places):
 		return nil
 	case !known && is.ID != "":
-		s.logger.InfoContext(ctx, "the database is a copy, or was moved; it has a new id from now on")
+		logger.InfoContext(ctx, "the database is a copy, or was moved; it has a new id from now on")
 		fallthrough
 	case !known:
 		is.ID, is.Former = newID(), ""

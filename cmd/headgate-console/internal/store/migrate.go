@@ -6,13 +6,17 @@ import (
 	"embed"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"path"
 	"strings"
 	"time"
 )
 
 //go:embed migrations
-var migrations embed.FS
+var embedded embed.FS
+
+// migrations has a folder with the files of each engine. Tests add files to it.
+var migrations fs.FS = embedded
 
 // migrationTimeout bounds all migrations together.
 const migrationTimeout = 5 * time.Minute
@@ -27,15 +31,14 @@ type runner interface {
 // is one transaction. MySQL commits every definition of a table by itself, so a migration
 // that was interrupted runs again from its beginning: a statement that was done
 // before does nothing.
-func (d *DB) migrate(ctx context.Context, s *stage) error {
+func (d *DB) migrate(ctx context.Context, logger *slog.Logger) error {
 	ctx, cancel := context.WithTimeout(ctx, migrationTimeout)
 	defer cancel()
-	s.doing("the server, or another console that migrates")
 	return d.engine.alone(ctx, d.write, func(r runner) error {
-		if err := d.migrateTo(ctx, r, migrationsOf(d.engine), s); err != nil {
+		if err := d.migrateTo(ctx, r, migrationsOf(d.engine), logger); err != nil {
 			return err
 		}
-		return d.identify(ctx, r, s)
+		return d.identify(ctx, r, logger)
 	})
 }
 
@@ -46,11 +49,12 @@ func migrationsOf(e engine) []string {
 	return files
 }
 
-// checkKnown returns an error if a newer program has made the tables: this one does not know how
-// they are meant.
+// checkKnown returns an error if a newer program has made the tables, or one from before the first
+// release, whose versions were others: this one does not know how they are meant.
 func checkKnown(version int) error {
 	if known := len(migrationsOf(sqlite{})); version > known {
-		return fmt.Errorf("the tables have version %d, and this program knows %d: use a newer program", version, known)
+		return fmt.Errorf("the tables have version %d, and this program knows %d: use a newer program, "+
+			"or the one from before the first release that made them", version, known)
 	}
 	return nil
 }
@@ -59,7 +63,7 @@ func checkKnown(version int) error {
 func noVersion(have int) error { return fmt.Errorf("the tables have version %d, which is none", have) }
 
 // migrateTo runs the files that were not run yet, in their order.
-func (d *DB) migrateTo(ctx context.Context, r runner, files []string, s *stage) error {
+func (d *DB) migrateTo(ctx context.Context, r runner, files []string, logger *slog.Logger) error {
 	const table = "CREATE TABLE IF NOT EXISTS migrations (version BIGINT NOT NULL PRIMARY KEY, at BIGINT NOT NULL)"
 	if _, err := r.ExecContext(ctx, table); err != nil {
 		return err
@@ -78,8 +82,7 @@ func (d *DB) migrateTo(ctx context.Context, r runner, files []string, s *stage) 
 	}
 
 	for i, file := range files[have:] {
-		s.logger.InfoContext(ctx, "migrating the database", "file", path.Base(file), "step", have+i+1, "of", len(files))
-		s.doing("the migration " + path.Base(file))
+		logger.InfoContext(ctx, "migrating the database", "file", path.Base(file), "step", have+i+1, "of", len(files))
 		if err := d.runFile(ctx, r, file); err != nil {
 			return fmt.Errorf("%s: %w", file, err)
 		}
@@ -96,7 +99,7 @@ func (d *DB) migrateTo(ctx context.Context, r runner, files []string, s *stage) 
 
 // runFile runs the statements of a file, which are separated by empty lines.
 func (d *DB) runFile(ctx context.Context, r runner, file string) error {
-	text, err := migrations.ReadFile(file)
+	text, err := fs.ReadFile(migrations, file)
 	if err != nil {
 		return err
 	}

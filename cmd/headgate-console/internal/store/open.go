@@ -39,9 +39,6 @@ type Options struct {
 	// Logger is told what Open does, as it may have to wait for the server, for another
 	// process that migrates, or for a large table. Nil means that nothing is logged.
 	Logger *slog.Logger
-
-	// remind is when Open says for the first time that it still waits; 0 means after ten seconds.
-	remind time.Duration
 }
 
 // DB is a database with all migrations done. It is safe for concurrent use. Several
@@ -100,19 +97,18 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 
 	logger := cmp.Or(o.Logger, slog.New(slog.DiscardHandler)).With("engine", e.name())
 	logger.InfoContext(ctx, "opening the database")
-	stage := newStage(logger, cmp.Or(o.remind, stageInterval))
-	defer stage.Close()
+	begun := time.Now()
 
 	// What is opened is closed again if the rest fails.
 	if d.read, d.write, err = e.open(); err != nil {
 		return nil, fmt.Errorf("database: %w", err)
 	}
 	if o.Wait {
-		if err := d.await(ctx, stage); err != nil {
+		if err := d.await(ctx, logger); err != nil {
 			return nil, errors.Join(fmt.Errorf("database: %w", err), d.Close())
 		}
 	}
-	if err := d.migrate(ctx, stage); err != nil {
+	if err := d.migrate(ctx, logger); err != nil {
 		return nil, errors.Join(fmt.Errorf("database: %w", d.translate(err)), d.Close())
 	}
 
@@ -130,7 +126,7 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 		logger.WarnContext(ctx, "what an ended backup has left could not be removed", "error", err)
 	}
 
-	logger.InfoContext(ctx, "the database is open", "took", time.Since(stage.began).Round(time.Millisecond))
+	logger.InfoContext(ctx, "the database is open", "took", time.Since(begun).Round(time.Millisecond))
 	return d, nil
 }
 

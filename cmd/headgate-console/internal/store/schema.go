@@ -110,9 +110,8 @@ func withTables(ctx context.Context, version int, f func(*sql.DB) error) (err er
 func migrateAlone(ctx context.Context, e engine, db *sql.DB, version int) error {
 	files := migrationsOf(e)[:version]
 	d := &DB{engine: e, read: db, write: db}
-	stage := newStage(slog.New(slog.DiscardHandler), stageInterval)
-	defer stage.Close()
-	return e.alone(ctx, db, func(r runner) error { return d.migrateTo(ctx, r, files, stage) })
+	quiet := slog.New(slog.DiscardHandler)
+	return e.alone(ctx, db, func(r runner) error { return d.migrateTo(ctx, r, files, quiet) })
 }
 
 // versionOf returns the version of the tables, which is at least 1.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/keyfuncs"
+	"github.com/headgate/headgate/nethttp"
 )
 
 // Proxies is a set of trusted proxies. Nil trusts none. It is safe for concurrent
@@ -66,7 +67,7 @@ func (p *Proxies) Address(r *http.Request) string {
 	if !p.trusts(r) {
 		return r.RemoteAddr
 	}
-	address, _ := p.client(request{r})
+	address, _ := p.client(nethttp.Request(r))
 	return strings.TrimSuffix(address, "/128")
 }
 

@@ -117,11 +117,7 @@ func (r *request) showAccount(draft tokenForm, m mistakes) error {
 	}
 	a.lives(longest, r.Clock())
 
-	apps, err := r.Service.Apps(r.req.Context(), r.actor)
-	if err != nil {
-		return err
-	}
-	for _, app := range apps {
+	for _, app := range r.apps {
 		a.Apps = append(a.Apps, appChoice{Name: app.Name, Checked: slices.Contains(draft.Apps, app.Name)})
 	}
 
@@ -235,9 +231,7 @@ func revokeToken(r *request) error {
 			return err
 		}
 		if i := slices.IndexFunc(tokens, func(t service.Token) bool { return t.ID == id }); i >= 0 {
-			c := confirmationOf("token", "the token "+tokens[i].Label)
-			c.Action, c.Back, c.Fields = "/account/tokens/revoke", "/account", []hidden{{"id", id}}
-			return r.confirm(c)
+			return r.confirm(r.asks("token", "the token "+tokens[i].Label, "/account", hidden{"id", id}))
 		}
 	}
 

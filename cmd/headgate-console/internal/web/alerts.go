@@ -9,6 +9,7 @@ import (
 
 	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
 	"github.com/headgate/headgate/cmd/headgate-console/internal/webhook"
+	"github.com/headgate/headgate/internal/textform"
 )
 
 // newHook is what the address names to open the form of a new webhook.
@@ -129,12 +130,8 @@ func (r *request) showAlerts(p alerts) error {
 		p.Hooks = append(p.Hooks, hook{h})
 	}
 
-	own, err := r.ownApps()
-	if err != nil {
-		return err
-	}
 	p.CanAll, p.Redis = r.access.CanManage(), r.Fleet != nil
-	p.CanAdd = len(own) > 0 || p.CanAll
+	p.CanAdd = len(r.ownApps()) > 0 || p.CanAll
 
 	if p.Open != "" {
 		if err := r.open(&p); err != nil {
@@ -173,11 +170,7 @@ func (r *request) open(p *alerts) error {
 		p.Values = hookValues(draft)
 	}
 
-	apps, err := r.Service.Apps(r.req.Context(), r.actor)
-	if err != nil {
-		return err
-	}
-	p.Apps = tick(apps, p.Values["apps"])
+	p.Apps = r.tick(p.Values["apps"])
 	for _, k := range service.AlertKinds() {
 		kind := k.Default.Kind
 		p.Kinds = append(p.Kinds, kindChoice{
@@ -190,7 +183,8 @@ func (r *request) open(p *alerts) error {
 
 // hookValues returns the form of a draft. A condition that is not in it has its usual numbers.
 func hookValues(d service.WebhookDraft) url.Values {
-	v := url.Values{"name": {d.Name}, "url": {d.URL}, "apps": d.Apps, "repeat_after": {short(d.RepeatAfter)}}
+	v := url.Values{"name": {d.Name}, "url": {d.URL}, "apps": d.Apps}
+	v.Set("repeat_after", textform.Duration(d.RepeatAfter))
 	if d.All {
 		v.Set("all", "yes")
 	}

@@ -166,9 +166,7 @@ func TestWebhookWithoutConditionsSaysSo(t *testing.T) {
 
 	b := w.as("admin")
 	page, action := "/alerts?webhook="+h.ID, "/alerts/"+h.ID
-	if got := b.get("/alerts"); !strings.Contains(got.text, "no condition is left") {
-		t.Errorf("the list says %s", got.text)
-	}
+	b.get("/alerts").has("no condition is left")
 	got := b.get(page)
 	if !strings.Contains(got.text, "The conditions that it had do not exist any more.") ||
 		got.form(action+"/status") != nil {
@@ -185,8 +183,7 @@ func TestWebhookWithoutConditionsSaysSo(t *testing.T) {
 
 // Every mistake is beside its field and in the summary, and what was filled in is still there.
 func TestWebhookFormShowsAllMistakes(t *testing.T) {
-	w := newWorld(t)
-	b := w.as("admin")
+	w, b := asAdmin(t)
 	h := w.watch("http://127.0.0.1:1")
 	form := url.Values{"name": {""}, "url": {"http://10.0.0.1/"}, "repeat_after": {"soon"},
 		"conditions":              {"refused", "policies", "redis"},
@@ -236,8 +233,7 @@ func TestWebhookForAllIsOfAdministrators(t *testing.T) {
 
 // Names, URLs and the errors of receivers are shown as text.
 func TestEscapeWebhooks(t *testing.T) {
-	w := newWorld(t)
-	b := w.as("admin")
+	w, b := asAdmin(t)
 
 	said := ""
 	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"errors"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -17,12 +18,11 @@ import (
 
 // audit is the page of the audit log.
 type audit struct {
-	Actor, Object, Action, Outcome, Since, Until string
-
-	Entries  []auditEntry
-	Mistakes mistakes
-	Older    string // the address of the next page, or ""
-	Export   string // the address of all pages as a file
+	url.Values // the filter
+	Entries    []auditEntry
+	Mistakes   mistakes
+	Older      string // the address of the next page, or ""
+	Export     string // the address of all pages as a file
 }
 
 // auditEntry is a line of the page.
@@ -38,13 +38,15 @@ const (
 
 // auditQuery reads the filter of the audit log. The mistakes of its dates are in the page.
 func (r *request) auditQuery() (audit, service.AuditQuery) {
-	a := audit{
-		Actor: r.query("actor"), Object: r.query("object"), Action: r.query("action"), Outcome: r.query("outcome"),
-		Since: r.query("since"), Until: r.query("until"), Mistakes: mistakes{},
+	a := audit{Values: url.Values{}, Mistakes: mistakes{}}
+	for _, name := range []string{"actor", "object", "action", "outcome", "since", "until"} {
+		if r.query(name) != "" {
+			a.Set(name, r.query(name))
+		}
 	}
 	return a, service.AuditQuery{
-		Actor: a.Actor, Object: a.Object, Action: a.Action, Outcome: a.Outcome, Limit: perAudit,
-		Since: a.date("since", a.Since, 0), Until: a.date("until", a.Until, 1),
+		Actor: a.Get("actor"), Object: a.Get("object"), Action: a.Get("action"), Outcome: a.Get("outcome"),
+		Limit: perAudit, Since: a.date("since", 0), Until: a.date("until", 1),
 	}
 }
 
@@ -99,12 +101,14 @@ func auditPage(r *request) error {
 	if a.Entries, err = r.auditEntries(list); err != nil {
 		return err
 	}
-	a.Export = "/audit/export?" + a.values().Encode()
+	a.Export = "/audit/export?" + a.Encode()
 
 	// A full page may be the last one. Its link then leads to an empty page, which costs less than
 	// a look ahead.
 	if len(list) == perAudit {
-		a.Older = a.link(list[len(list)-1].ID)
+		older := maps.Clone(a.Values)
+		older.Set("before", strconv.FormatInt(list[len(list)-1].ID, 10))
+		a.Older = "/audit?" + older.Encode()
 	}
 
 	return r.show(statusOf(a.Mistakes), "audit", "Audit log", a)
@@ -153,9 +157,8 @@ func (r *request) pageOf(object string) (string, error) {
 
 	// These are on a page with others of their kind.
 	case "app":
-		apps, err := r.apps()
-		if err != nil || !sees(apps, name) {
-			return "", err
+		if !r.sees(name) {
+			return "", nil
 		}
 		return "/policies?" + url.Values{"app": {name}}.Encode(), nil
 	case "webhook":
@@ -197,7 +200,8 @@ func keyActedOn(e service.Entry) string {
 }
 
 // date reads a day, and returns the start of the day that is later days after it.
-func (a *audit) date(field, text string, later int) time.Time {
+func (a *audit) date(field string, later int) time.Time {
+	text := a.Get(field)
 	if text == "" {
 		return time.Time{}
 	}
@@ -207,18 +211,4 @@ func (a *audit) date(field, text string, later int) time.Time {
 		return time.Time{}
 	}
 	return t.AddDate(0, 0, later)
-}
-
-func (a *audit) link(before int64) string {
-	u := a.values()
-	u.Set("before", strconv.FormatInt(before, 10))
-	return "/audit?" + u.Encode()
-}
-
-// values returns the filter.
-func (a *audit) values() url.Values {
-	return given(map[string]string{
-		"actor": a.Actor, "object": a.Object, "action": a.Action, "outcome": a.Outcome, "since": a.Since,
-		"until": a.Until,
-	})
 }

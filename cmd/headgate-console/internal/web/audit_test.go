@@ -31,10 +31,9 @@ func TestAuditLeadsToWhatWasActedOn(t *testing.T) {
 
 	// A ban leads to its key, and an override of many keys to the policy.
 	const odd = `<b>&"x"/../ é`
-	_, err = w.CreatePolicy(t.Context(), w.admin, policy.Policy{Name: "people", Apps: []string{"a"}, Key: "user",
+	w.add(policy.Policy{Name: "people", Apps: []string{"a"}, Key: "user",
 		Limit: core.MustParseLimit("5/1m")})
-	w.must(err)
-	w.must(w.ImposeBan(t.Context(), w.admin, "people", odd, time.Hour, nil))
+	w.must(w.ImposeBan(t.Context(), w.admin, "people", odd, time.Hour))
 	_, err = w.SetOverride(t.Context(), w.admin, "people", service.OverrideChange{Key: "x:*", Limit: "7/1m"})
 	w.must(err)
 

@@ -3,12 +3,20 @@ package web
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/cmd/headgate-console/internal/publish"
+	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/policy"
 )
 
 // banner says why the newest policies may not be in force.
@@ -107,4 +115,167 @@ func liveBanner(r *request) error {
 		return err
 	}
 	return r.fragment("list", "banner", b)
+}
+
+// fleetTime bounds what a page waits for the instances that are not its subject. The console reads
+// them once a second, so only a Redis that is slow takes longer. Tests give a busy machine more.
+var fleetTime = 300 * time.Millisecond
+
+// unable is what instances do not carry out, and how much more there is.
+type unable struct {
+	List []service.Unable
+	More int
+}
+
+// Any reports whether there is something to say.
+func (u unable) Any() bool { return len(u.List)+u.More > 0 }
+
+// concerns is the body of a page that is about a policy.
+type concerns interface{ subject() policy.Policy }
+
+func (p policyDetail) subject() policy.Policy { return p.Policy }
+
+// unableOf returns what instances do not carry out, and of policies also what they will not. It is
+// nothing while Redis does not answer, of which the other banner tells.
+func (r *request) unableOf(of ...policy.Policy) (u unable) {
+	if r.Publishing != nil && r.Publishing().Err != nil && r.Publishing().Foreign() == nil {
+		return u
+	}
+	ctx, cancel := context.WithTimeout(r.req.Context(), fleetTime)
+	defer cancel()
+
+	var err error
+	if u.List, u.More, err = r.Service.Unable(ctx, r.actor, of...); err != nil && !errors.Is(err, service.ErrNoFleet) {
+		r.Logger.WarnContext(r.req.Context(), "what the instances do not carry out cannot be read", "error", err)
+	}
+	return u
+}
+
+// addUnable adds what instances do not carry out to a frame, as addBanner does with its banner.
+func (r *request) addUnable(f *frame, status int) {
+	if !f.Ready || status >= http.StatusInternalServerError {
+		return
+	}
+	var of []policy.Policy
+	if c, ok := f.Body.(concerns); ok {
+		of, f.About = append(of, c.subject()), c.subject().Name
+	}
+	f.Unable = r.unableOf(of...)
+}
+
+// liveUnable answers with what instances do not carry out, which the script asks for after a
+// change.
+func liveUnable(r *request) error {
+	var of []policy.Policy
+	if name := r.query("of"); name != "" {
+		p, err := r.Service.Policy(r.req.Context(), r.actor, name)
+		if err != nil && !errors.Is(err, service.ErrNotFound) {
+			return err
+		}
+		of = append(of, p)
+	}
+	return r.fragment("list", "unable", r.unableOf(of...))
+}
+
+// lacks says what no instance of the chosen applications can carry out: why, by what of the form it
+// is. What is not known to be impossible is not in it.
+func (r *request) lacks(apps []string) map[string]string {
+	ctx, cancel := context.WithTimeout(r.req.Context(), fleetTime)
+	defer cancel()
+	all, err := r.Service.Instances(ctx, r.actor, "")
+	if err != nil {
+		return nil // the form works without Redis too
+	}
+
+	lacks := map[string]string{}
+	note := func(what string, p policy.Policy) {
+		if why := service.Lacking(all, apps, p); why != "" {
+			lacks[what] = why
+		}
+	}
+	for _, c := range recipes() {
+		note(c.Value, policy.Policy{Key: c.Value})
+	}
+	networks := policy.Policy{Key: "ip"}
+	networks.Access.Deny.Networks = []string{"192.0.2.0/24"}
+	note("allow_networks", networks)
+	note("deny_networks", networks)
+
+	// Plans are out of reach if no instance has a function that knows those of callers.
+	plans := policy.Policy{Key: "ip", Plans: map[string]core.Limit{}, PlanBy: "user"}
+	if !slices.ContainsFunc(all, func(i policy.Instance) bool {
+		return slices.Contains(apps, i.App) && i.Can != nil && len(i.Can.Plans) > 0
+	}) {
+		note("plans", plans)
+		note("plan_by", plans)
+	}
+	return lacks
+}
+
+// maxLost is how many names of policies a take-over lists.
+const maxLost = 50
+
+// takeoverPage asks before the policies of this database replace those of another one.
+func takeoverPage(r *request) error {
+	t, err := r.takeover()
+	if err != nil {
+		return err
+	}
+	if t.Version == "" {
+		return r.seeOther("/", "")
+	}
+	c := r.asks("takeover", "", "/", hidden{"version", publish.Digest(t.Version)})
+	c.Consequences, c.Danger = whatIsLost(t), !t.Keeps()
+	return r.confirm(c)
+}
+
+// takeOver has the policies published over those that the user has seen, and over no others.
+func takeOver(r *request) error {
+	t, err := r.takeover()
+	if err != nil {
+		return err
+	}
+	if !r.confirmed() || t.Version == "" || publish.Digest(t.Version) != r.field("version") {
+		return takeoverPage(r)
+	}
+
+	what := strings.Join(whatIsLost(t), " ")
+	return after(r.Service.TakeOver(r.req.Context(), r.actor, t.Version, what), nil, r.to("/", "takeover"))
+}
+
+// takeover returns what a take-over would replace, or nothing if the policies in Redis are those
+// of this database. Only administrators learn it.
+func (r *request) takeover() (publish.Takeover, error) {
+	if !r.access.CanManage() {
+		return publish.Takeover{}, r.Service.Refuse(r.req.Context(), r.actor, "publishing.takeover", "publishing",
+			"it takes an administrator")
+	}
+	if r.Publishing == nil || r.Takeover == nil {
+		return publish.Takeover{}, service.ErrNotFound
+	}
+	if r.Publishing().Foreign() == nil {
+		return publish.Takeover{}, nil
+	}
+	return r.Takeover(r.req.Context())
+}
+
+// whatIsLost says what becomes of the published policies.
+func whatIsLost(t publish.Takeover) (texts []string) {
+	if t.Unknown {
+		return []string{"The policies in Redis cannot be read here, and are lost: " +
+			"a newer console, or another program, may have published them."}
+	}
+	if len(t.Gone) > 0 {
+		texts = append(texts, fmt.Sprintf("%s in Redis and not in this database, and will not apply any more: %s.",
+			plural(int64(len(t.Gone)), "policy is", "policies are"), firstOf(t.Gone, maxLost)))
+	}
+	if len(t.Changed) > 0 {
+		texts = append(texts, fmt.Sprintf("%s otherwise in this database, and will apply as they are here: %s.",
+			plural(int64(len(t.Changed)), "policy is", "policies are"), firstOf(t.Changed, maxLost)))
+	}
+	if texts == nil {
+		texts = []string{"This database has all policies that are in Redis, as they are there: none is lost."}
+	}
+	return append(texts, "A console of the other database is refused from then on, and says so. "+
+		"A backup that was restored, and a database that was moved, take over in this way.")
 }

@@ -133,23 +133,16 @@ func (r *request) bulkConfirmation(plan service.BulkPlan, mode policy.Mode) (c c
 	}
 	count := policiesWords(len(plan.Steps))
 
-	switch mode {
-	case policy.Enforce:
-		c.Title, c.Button = "Put "+count+" in force?", "Put them in force"
-		if c.Consequences, err = r.wouldRefuseTogether(plan.Steps); err != nil || len(c.Consequences) == 0 {
-			return c, err
-		}
-	case policy.Shadow:
-		// A policy that was off protects no less in shadow.
-		c.Title, c.Button = "Put "+count+" in shadow?", "Put them in shadow"
-		if c.Consequences = lost(plan); len(c.Consequences) == 0 {
-			return c, nil
-		}
-		c.Danger = true
-		c.Consequences = append([]string{"A policy in shadow counts and refuses nothing."}, c.Consequences...)
-	default:
-		c.Title, c.Button, c.Danger = "Switch "+count+" off?", "Switch them off", true
-		c.Consequences = append([]string{"A policy that is off has no effect, and counts nothing."}, lost(plan)...)
+	c = confirmationOf("bulk "+mode.String(), count)
+	if mode == policy.Enforce {
+		c.Consequences, err = r.wouldRefuseTogether(plan.Steps)
+	} else if gone := lost(plan); len(gone) > 0 || mode == policy.Off {
+		c.Consequences = append(c.Consequences, gone...)
+	} else {
+		return confirmation{}, nil // a policy that was off protects no less in shadow
+	}
+	if err != nil || len(c.Consequences) == 0 {
+		return c, err
 	}
 
 	if n := len(plan.Unchanged); n > 0 {

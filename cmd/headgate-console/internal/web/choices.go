@@ -20,6 +20,7 @@ var vocabulary = readVocabulary()
 type wordList struct {
 	Done       map[string]string // the messages that confirm an action, by their names in addresses
 	Labels     map[string]string // the names of fields, as the service has them
+	Fields     []string          // of a policy, in the order of display
 	Inputs     []control         // of the form of a policy, in its order
 	Parts      []part            // of that form, in its order
 	Choices    map[string][]choice
@@ -27,6 +28,10 @@ type wordList struct {
 	Events     map[string]string              // of messages to webhooks
 	Decides    map[string]string              // what decides for an instance, by what it reports
 	Redis      map[string]string              // what to do about its errors, by how they begin
+	Kinds      []kind                         // in the order in which they are stacked
+	Failures   map[string]failure             // the pages of errors
+	Signin     map[string]failure             // what is said of a log-in that failed
+	Groups     []group                        // of the navigation
 	Filters    []struct{ Name, Query string } // of the list, that many look at
 	Columns    []control                      // of the list; a name orders it
 	Questions  map[string]confirmation        // before a change; {it} is what they are about

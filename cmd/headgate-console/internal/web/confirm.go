@@ -73,12 +73,30 @@ func (r *request) keepComment(c *confirmation) {
 	c.Comment = true
 }
 
-// commentMistake returns the mistake of an error that is about the comment alone, or nil.
-func commentMistake(err error) mistakes {
-	if m := mistakesOf(err); len(m) == 1 && m["comment"] != nil {
-		return m
+// decide acts once the user has confirmed it, and asks before that. What is wrong with the form is
+// shown with the question.
+func (r *request) decide(ask func() (confirmation, error), act, then func() error) error {
+	var m mistakes
+	if r.confirmed() {
+		err := act()
+		if m = mistakesOf(err); m == nil {
+			return after(err, nil, then)
+		}
 	}
-	return nil
+
+	c, err := ask()
+	if err != nil {
+		return err
+	}
+	c.Mistakes = m
+	return r.confirm(c)
+}
+
+// asks returns a question about something that is called it, whose form is sent here again.
+func (r *request) asks(name, it, back string, fields ...hidden) confirmation {
+	c := confirmationOf(name, it)
+	c.Action, c.Back, c.Fields = r.req.URL.EscapedPath(), back, fields
+	return c
 }
 
 // inForce says where a policy is in force.
@@ -111,17 +129,14 @@ func (r *request) lastHour(p policy.Policy) (string, error) {
 }
 
 // confirmOff asks before a policy is turned off. when says when, such as "now".
-func (r *request) confirmOff(p policy.Policy, when, action string, fields []hidden) error {
+func (r *request) confirmOff(p policy.Policy, when string) error {
 	lastHour, err := r.lastHour(p)
 	if err != nil {
 		return err
 	}
-	c := confirmation{
-		Title: "Turn off the policy " + p.Name + "?",
-		Consequences: []string{"From " + when + " " + inForce(p) + " do not apply it: it refuses no request, " +
-			"and counts none. Its settings and its history stay.", lastHour},
-		Action: action, Fields: fields, Button: "Turn it off", Danger: true, Back: policyPath(p.Name),
-	}
+	c := r.asks("off", p.Name, policyPath(p.Name), r.sent()...)
+	c.Consequences = []string{"From " + when + " " + inForce(p) + " do not apply it: it refuses no request, " +
+		"and counts none. Its settings and its history stay.", lastHour}
 	r.keepComment(&c)
 	return r.confirm(c)
 }
@@ -129,7 +144,7 @@ func (r *request) confirmOff(p policy.Policy, when, action string, fields []hidd
 // confirmMore asks before a policy is saved that is known to refuse more requests than it does, and
 // reports whether it has asked. The service refuses the change of a policy that the actor may not
 // make.
-func (r *request) confirmMore(p policy.Policy, action string) (bool, error) {
+func (r *request) confirmMore(p policy.Policy) (bool, error) {
 	if r.confirmed() || p.Mode != policy.Enforce || !r.access.CanEdit(p.Apps) {
 		return false, nil
 	}
@@ -138,10 +153,8 @@ func (r *request) confirmMore(p policy.Policy, action string) (bool, error) {
 		return false, err
 	}
 
-	c := confirmation{
-		Title: "Refuse more requests under the policy " + p.Name + "?", Consequences: []string{w.Sentence()},
-		Action: action, Fields: r.sent(), Button: "Save the change", Back: policyPath(p.Name),
-	}
+	c := r.asks("more", p.Name, policyPath(p.Name), r.sent()...)
+	c.Consequences = []string{w.Sentence()}
 	r.keepComment(&c)
 	return true, r.confirm(c)
 }

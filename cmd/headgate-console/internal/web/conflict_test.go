@@ -126,9 +126,8 @@ func TestConflictForEveryStaleChange(t *testing.T) {
 }
 
 func TestFormNameTakenIsAMistake(t *testing.T) {
-	w := newWorld(t)
+	w, b := asAdmin(t)
 	w.policy("p", "5/1m")
-	b := w.as("admin")
 	got := b.submit("/new", "/new", url.Values{"name": {"p"}, "apps": {"a"}, "quota": {"77"}}).
 		want(http.StatusConflict)
 	if got.mistake("name") == "" || got.form("/new").Get("quota") != "77" {

@@ -2,7 +2,6 @@ package web
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/test/redistest"
 	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/store/redisstore"
@@ -28,16 +28,16 @@ type limited struct {
 	*world
 	t       *testing.T
 	client  *redis.Client
-	fleet   Fleet
 	limiter *limiter.Limiter
 	b       *browser
 }
 
 func newLimited(t *testing.T, policies ...policy.Policy) *limited {
 	t.Helper()
-	s := &limited{t: t}
-	s.fleet, s.client = openFleet(t)
-	s.world = newWorld(t, func(o *Options) { o.Fleet = s.fleet })
+	s := &limited{t: t, world: newWorld(t)}
+	s.client = redis.NewClient(&redis.Options{Addr: redistest.Start(t).Addr, ContextTimeoutEnabled: true})
+	t.Cleanup(func() { s.client.Close() })
+	s.fleet.store = redisstore.MustNew(s.client, redisstore.Options{Timeout: 10 * time.Second})
 	for _, p := range policies {
 		_, err := s.CreatePolicy(t.Context(), s.admin, p)
 		s.must(err)
@@ -150,11 +150,9 @@ func TestTopUpOnThePage(t *testing.T) {
 
 func (s *limited) peek(name, key string) core.Decision {
 	s.t.Helper()
-	p, err := s.Policy(s.t.Context(), s.admin, name)
+	u, err := s.LookUp(s.t.Context(), s.admin, name, key)
 	s.must(err)
-	d, err := s.fleet.Peek(s.t.Context(), p, key)
-	s.must(err)
-	return d
+	return u.Decision
 }
 
 // After the limit as many more requests pass as were granted, and none after a revoke, or after the
@@ -318,9 +316,7 @@ func TestNinthGrantIsRefused(t *testing.T) {
 		s.did(s.ask("/keys/grant", "api", "k", until(end.Add(time.Duration(i)*time.Minute), "1")))
 	}
 	got := s.ask("/keys/grant", "api", "k", until(end.Add(time.Hour), "1")).want(http.StatusUnprocessableEntity)
-	if !strings.Contains(got.text, "the key has 8 grants with other ends") {
-		t.Errorf("%s", got.text)
-	}
+	got.has("the key has 8 grants with other ends")
 	row := s.changes()[0]
 	if row.Outcome != service.Refused || !strings.Contains(row.Note, "the key has 8 grants") {
 		t.Errorf("%+v", row)
@@ -374,14 +370,9 @@ func TestKeyOfALaterFormatIsExplained(t *testing.T) {
 			t.Errorf("%s: %s", path, got.text)
 		}
 	}
-	if got := s.b.get("/keys?policy=api&key=k").want(http.StatusUnprocessableEntity); !strings.Contains(got.text,
-		"a newer version of headgate has written") {
-		t.Errorf("%s", got.text)
-	}
+	s.b.get("/keys?policy=api&key=k").want(http.StatusUnprocessableEntity).
+		has("a newer version of headgate has written")
 	if v := s.client.Get(t.Context(), "hg:{k}:api:g").Val(); v != "\xfe\x09later" {
 		t.Errorf("it is %q", v)
-	}
-	if err := fleetErr(errors.New("away")); !errors.Is(err, errFleet) {
-		t.Error(err)
 	}
 }

@@ -8,8 +8,7 @@ import (
 )
 
 func TestFormsOfOtherSitesAreRefused(t *testing.T) {
-	w := newWorld(t)
-	b := w.as("admin")
+	w, b := asAdmin(t)
 	host := strings.TrimPrefix(w.url, "http://")
 	// All combinations, as browsers send either of the two headers, or both, or none.
 	for _, site := range []string{"", "same-origin", "none", "same-site", "cross-site", "nonsense"} {
@@ -56,9 +55,8 @@ func fetchStatus(w *world, site, origin, method string) int {
 }
 
 func TestGetChangesNothing(t *testing.T) {
-	w := newWorld(t)
+	w, b := asAdmin(t)
 	w.policy("p", "5/1m")
-	b := w.as("admin")
 
 	// All forms are sent, but with their values in the address, from where nothing may be read.
 	for _, r := range routes {
@@ -135,9 +133,8 @@ func TestLoginRedirectsToThisSiteOnly(t *testing.T) {
 }
 
 func TestHeadersGuardEveryAnswer(t *testing.T) {
-	w := newWorld(t)
+	w, b := asAdmin(t)
 	w.policy("p", "5/1m")
-	b := w.as("admin")
 	for _, r := range routes {
 		// The drawing and the export are files, with headers of their own.
 		path, isGet := strings.CutPrefix(r.pattern, "GET ")

@@ -3,7 +3,9 @@ package web
 import (
 	"errors"
 	"net/http"
+	"net/url"
 	"slices"
+	"strconv"
 
 	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
 	"github.com/headgate/headgate/policy"
@@ -12,10 +14,7 @@ import (
 // newPage shows the form of a new policy: from nothing, with a start, or as a copy of another
 // policy.
 func newPage(r *request) error {
-	apps, err := r.ownApps()
-	if err != nil {
-		return err
-	}
+	apps := r.ownApps()
 
 	// A manager can add the application that is missing. Others have to be given one.
 	if len(apps) == 0 && r.access.CanManage() {
@@ -26,7 +25,7 @@ func newPage(r *request) error {
 			"it takes the owner of an application")
 	}
 
-	d, needs, err := r.newDraft()
+	d, err := r.newDraft()
 	if err != nil {
 		return err
 	}
@@ -34,12 +33,7 @@ func newPage(r *request) error {
 		d["apps"] = appsToBegin(apps, r.query("app"))
 	}
 
-	f, err := r.form(d, nil, true)
-	if err != nil {
-		return err
-	}
-	f.App, f.Start, f.Needs = r.query("app"), r.query("template"), needs
-	return r.show(http.StatusOK, "form", "New policy", f)
+	return r.showForm(http.StatusOK, d, nil)
 }
 
 // appsToBegin returns the applications that a new policy begins with: the wanted one, or the only
@@ -54,41 +48,30 @@ func appsToBegin(own []string, wanted string) []string {
 	return nil
 }
 
-// newDraft returns what the form of a new policy begins with, and what the program has to do for
-// it.
-func (r *request) newDraft() (d draft, needs string, err error) {
+// newDraft returns what the form of a new policy begins with.
+func (r *request) newDraft() (d draft, err error) {
 	var p policy.Policy
 	from, template := r.query("from"), r.query("template")
-	at := slices.IndexFunc(vocabulary.Starts, func(s start) bool { return s.Policy.Name == template })
+	at := startAt(template)
+
 	switch {
 	case from != "":
 		// A copy begins in shadow, as every new policy does, whatever the mode of its original is.
 		if p, err = r.Service.Policy(r.req.Context(), r.actor, from); err != nil {
-			return d, "", err
+			return nil, err
 		}
 		p.Name, p.Version, p.Mode = copyName(p.Name), 0, policy.Shadow
 	case template == "":
-		return blank(), "", nil
+		return blank(), nil
 	case at < 0:
-		return d, "", service.ErrNotFound
+		return nil, service.ErrNotFound
 	default:
-		p, needs = vocabulary.Starts[at].Policy, vocabulary.Starts[at].Needs
+		p = vocabulary.Starts[at].Policy
 	}
 
 	// The name of the original, or of the start, is often taken, and then gets a number.
 	p.Name, err = r.Service.FreeName(r.req.Context(), r.actor, p.Name)
-	return draftFrom(p), needs, err
-}
-
-// ownApps returns the names of the applications that the actor owns.
-func (r *request) ownApps() (names []string, err error) {
-	apps, err := r.Service.Apps(r.req.Context(), r.actor)
-	for _, a := range apps {
-		if a.Role == service.Owner {
-			names = append(names, a.Name)
-		}
-	}
-	return names, err
+	return draftFrom(p), err
 }
 
 // copyName returns a name for a copy that is not too long.
@@ -101,23 +84,18 @@ func copyName(name string) string {
 func create(r *request) error {
 	d := draftOf(r.req.PostForm)
 	p, m := d.policy()
-
-	// A preview shows mistakes, too, and is not a failure.
-	if r.field("do") == "preview" {
-		return r.reshow(d, m, true, http.StatusOK)
-	}
-	if len(m) > 0 {
-		return r.reshow(d, m, true, http.StatusUnprocessableEntity)
+	if r.field("do") == "preview" || len(m) > 0 {
+		return r.reshow(d, m)
 	}
 
 	saved, err := r.Service.CreatePolicy(r.req.Context(), r.saying(), p)
 	var conflict *service.ConflictError
 	if errors.As(err, &conflict) {
 		m.add("name", "there is a policy of that name; choose another")
-		return r.reshow(d, m, true, http.StatusConflict)
+		return r.showForm(http.StatusConflict, d, m)
 	}
 	if err != nil {
-		return r.showRefusal(err, d, true)
+		return r.showRefusal(err, d)
 	}
 	return r.seeOther(policyPath(saved.Name), "created")
 }
@@ -127,11 +105,7 @@ func editPage(r *request) error {
 	if err != nil {
 		return err
 	}
-	f, err := r.form(draftFrom(p), nil, false)
-	if err != nil {
-		return err
-	}
-	return r.show(http.StatusOK, "form", "Edit "+p.Name, f)
+	return r.showForm(http.StatusOK, draftFrom(p), nil)
 }
 
 // update saves an edit, after the questions that it takes.
@@ -139,12 +113,8 @@ func update(r *request) error {
 	d := draftOf(r.req.PostForm)
 	d.set("name", r.req.PathValue("name"))
 	p, m := d.policy()
-
-	if r.field("do") == "preview" {
-		return r.reshow(d, m, false, http.StatusOK)
-	}
-	if len(m) > 0 {
-		return r.reshow(d, m, false, http.StatusUnprocessableEntity)
+	if r.field("do") == "preview" || len(m) > 0 {
+		return r.reshow(d, m)
 	}
 
 	// An edit may turn the policy off among other things, which is asked about as if it were all.
@@ -153,15 +123,15 @@ func update(r *request) error {
 		return err
 	}
 	if off && !r.confirmed() {
-		return r.confirmOff(p, "now on", policyPath(p.Name)+"/edit", r.sent())
+		return r.confirmOff(p, "now on")
 	}
-	if asked, err := r.confirmMore(p, policyPath(p.Name)+"/edit"); asked || err != nil {
+	if asked, err := r.confirmMore(p); asked || err != nil {
 		return err
 	}
 
 	saved, err := r.Service.UpdatePolicy(r.req.Context(), r.saying(), p)
 	if err != nil {
-		return r.showRefusal(err, d, false)
+		return r.showRefusal(err, d)
 	}
 	return r.seeOther(policyPath(saved.Name), "saved")
 }
@@ -183,27 +153,98 @@ func (r *request) turnsOff(p policy.Policy) (bool, error) {
 }
 
 // showRefusal shows why the service did not save a policy.
-func (r *request) showRefusal(err error, d draft, isNew bool) error {
+func (r *request) showRefusal(err error, d draft) error {
 	var invalid *service.InvalidError
 	if errors.As(err, &invalid) {
 		m := mistakes{}
 		for _, f := range invalid.Faults {
 			m.add(d.place(f.Field, f.Message))
 		}
-		return r.reshow(d, m, isNew, http.StatusUnprocessableEntity)
+		return r.showForm(http.StatusUnprocessableEntity, d, m)
 	}
-	return r.conflictOr(err)
+	return err
 }
 
-// reshow shows the form as it was sent, with the mistakes in it.
-func (r *request) reshow(d draft, m mistakes, isNew bool, status int) error {
-	f, err := r.form(d, m, isNew)
-	if err != nil {
-		return err
+// reshow shows the form as it was sent. A preview shows mistakes, too, and is not a failure.
+func (r *request) reshow(d draft, m mistakes) error {
+	if r.field("do") == "preview" {
+		return r.showForm(http.StatusOK, d, m)
 	}
-	title := "New policy"
-	if !isNew {
-		title = "Edit " + d.Get("name")
+	return r.showForm(http.StatusUnprocessableEntity, d, m)
+}
+
+// conflict is the page of a change that came after another one.
+type conflict struct {
+	Name     string
+	Theirs   policy.Policy
+	Deleted  bool
+	Deletion bool // the user wanted to delete it
+	Base     int64
+	Rows     []difference
+	Save     string // the address for saving mine on top
+	Edit     []hidden
+	HasBase  bool
+}
+
+// difference is a field in both versions.
+type difference struct {
+	Field, Before, Mine, Theirs string
+
+	IChanged, TheyChanged bool
+}
+
+// Clash reports whether both changed the field, to different values.
+func (d difference) Clash() bool { return d.IChanged && d.TheyChanged && d.Mine != d.Theirs }
+
+// showConflict shows both versions.
+func (r *request) showConflict(e *service.ConflictError) error {
+	c := conflict{
+		Name: e.Mine.Name, Theirs: e.Theirs, Deleted: e.Deleted, Base: e.Mine.Version,
+		Deletion: e.Mine.Limit.Quota == 0,
 	}
-	return r.show(status, "form", title, f)
+
+	// A deletion has no version of its own to compare. Its policy comes without a limit.
+	if c.Deletion && !c.Deleted {
+		return r.show(http.StatusConflict, "conflict", "Changed in the meantime", c)
+	}
+
+	base, ok := r.base(e.Mine)
+	c.HasBase = ok
+	c.Rows = differences(base, e.Mine, e.Theirs, ok)
+
+	// Mine is saved on top of theirs, so the form has their version. A policy that was deleted is
+	// made anew.
+	d := draftFrom(e.Mine)
+	d.set("version", strconv.FormatInt(e.Theirs.Version, 10))
+	c.Save = policyPath(e.Mine.Name) + "/edit"
+	if e.Deleted {
+		d.set("version", "0")
+		c.Save = "/new"
+	}
+
+	d.set("comment", r.field("comment"))
+	c.Edit = hiddenOf(url.Values(d))
+	return r.show(http.StatusConflict, "conflict", "Changed in the meantime", c)
+}
+
+// base returns the version that mine is based on, if the history has it.
+func (r *request) base(mine policy.Policy) (policy.Policy, bool) {
+	revision, err := r.Service.Revision(r.req.Context(), r.actor, mine.Name, mine.Version)
+	if err != nil || revision.After == nil {
+		return policy.Policy{}, false
+	}
+	return *revision.After, true
+}
+
+// differences lists the fields in which an edit and what was saved meanwhile differ.
+func differences(base, mine, theirs policy.Policy, hasBase bool) []difference {
+	was, a, b := textsOf(base), textsOf(mine), textsOf(theirs)
+	var list []difference
+	for _, f := range vocabulary.Fields {
+		list = append(list, difference{
+			Field: f, Before: was[f], Mine: a[f], Theirs: b[f],
+			IChanged: hasBase && a[f] != was[f], TheyChanged: hasBase && b[f] != was[f],
+		})
+	}
+	return list
 }

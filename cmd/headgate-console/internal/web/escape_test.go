@@ -157,9 +157,8 @@ func (a *answer) harmless(what string) {
 // Every text field of every form, sent with texts that are refused or shown
 // again at once.
 func TestEscapeTextsSentBack(t *testing.T) {
-	w := newWorld(t)
+	w, b := asAdmin(t)
 	w.policy("p", "5/1m")
-	b := w.as("admin")
 
 	list := injections()
 	for _, page := range []struct{ at, action string }{
@@ -199,8 +198,7 @@ func TestEscapeTextsSentBack(t *testing.T) {
 }
 
 func TestEscapeTextsInURLs(t *testing.T) {
-	w := newWorld(t)
-	b := w.as("admin")
+	_, b := asAdmin(t)
 
 	// A request with these in a URL is made by a link of another site.
 	for _, text := range injections() {

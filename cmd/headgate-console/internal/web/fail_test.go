@@ -18,9 +18,8 @@ import (
 )
 
 func TestDatabaseOutageKeepsInput(t *testing.T) {
-	w := newWorld(t)
+	w, b := asAdmin(t)
 	w.policy("p", "5/1m")
-	b := w.as("admin")
 
 	form := b.get("/policies/p/edit").form("/policies/p/edit")
 	form.Set("description", "a lot of <work>")
@@ -84,8 +83,7 @@ func TestSessionEndKeepsInputButPasswords(t *testing.T) {
 }
 
 func TestFormTooLargeIsRefused(t *testing.T) {
-	w := newWorld(t)
-	b := w.as("admin")
+	_, b := asAdmin(t)
 	b.post("/new", url.Values{"description": {strings.Repeat("x", maxForm)}}).want(http.StatusRequestEntityTooLarge)
 	b.post("/login", url.Values{"name": {strings.Repeat("x", maxForm)}}).want(http.StatusRequestEntityTooLarge)
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, b.url+"/new", strings.NewReader("a=%zz"))
@@ -116,8 +114,7 @@ func TestLoginTooManyAttemptsShowsTheWait(t *testing.T) {
 }
 
 func TestMissingPagesAreNotFound(t *testing.T) {
-	w := newWorld(t)
-	b := w.as("admin")
+	_, b := asAdmin(t)
 	for _, path := range []string{"/nowhere", "/policies/none", "/policies/none/edit", "/policies/none/history",
 		"/policies/%2e%2e", "/users/none", "/apps/delete?name=none", "/?app=none", "/live?app=none", "/static/none"} {
 		b.get(path).want(http.StatusNotFound)
@@ -159,10 +156,7 @@ func TestFrozenRedisIsNamedAsTheReason(t *testing.T) {
 
 	// The page says what was published last, which the database knows.
 	live := b.get("/").want(http.StatusOK)
-	if !strings.Contains(live.text, "Published last, as far as the console knows: <code>41-known</code>") ||
-		strings.Contains(live.text, "nothing yet") {
-		t.Errorf("the page is %s", live.text)
-	}
+	live.has("Published last, as far as the console knows: <code>41-known</code>").lacks("nothing yet")
 }
 
 // confirmed returns a form that was confirmed.

@@ -4,9 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
+	"github.com/headgate/headgate/observe/events"
 	"github.com/headgate/headgate/observe/topkeys"
 	"github.com/headgate/headgate/policy/stats"
 )
@@ -48,7 +52,7 @@ func topFigures(total, before figures, now service.Lately, past time.Duration, l
 		case p.Class == "failed":
 			f := figure{Class: p.Class, Words: p.Words, Value: "none", Quiet: p.N == 0}
 			if p.N > 0 {
-				f.Value, f.Unit, f.Sub = digits(p.N), "in "+long, total.How()
+				f.Value, f.Unit, f.Sub = digits(p.N), "in "+long, total.Why(p.Class)
 			}
 			list = append(list, f)
 		case p.Class != "passed" && p.Class != "refused" && p.N > 0:
@@ -131,4 +135,203 @@ func (r *refusing) addKey(s topkeys.Summary) {
 	case others > 0:
 		r.Others = "and " + plural(others, "other", "others")
 	}
+}
+
+// kind is what became of requests, as charts and tables tell it apart. Each verdict is of one
+// kind.
+type kind struct {
+	Class    string // of its pattern and its colour
+	Words    string
+	Help     string
+	Verdicts []struct {
+		Name  string
+		Words string // after a number, beside the kind; or ""
+	}
+}
+
+// verdicts are all verdicts by their names.
+var verdicts = func() map[string]events.Verdict {
+	named := map[string]events.Verdict{}
+	for v := range events.Verdict(events.Verdicts) {
+		named[v.String()] = v
+	}
+	return named
+}()
+
+// kindCount is how many requests are of a kind.
+type kindCount struct {
+	kind
+	N int64
+}
+
+// figures are counts by kind.
+type figures struct {
+	Parts []kindCount // one for each kind, in order
+	All   int64
+	stats.Counts
+}
+
+func figuresOf(c stats.Counts) figures {
+	f := figures{All: c.Total(), Counts: c}
+	for _, k := range vocabulary.Kinds {
+		p := kindCount{kind: k}
+		for _, v := range k.Verdicts {
+			p.N += c[verdicts[v.Name]]
+		}
+		f.Parts = append(f.Parts, p)
+	}
+	return f
+}
+
+// Through returns how many passed within the limit, those that other policies refused included.
+func (f figures) Through() int64 { return f.Of("passed") + f.Of("overruled") }
+
+// Of returns the count of a kind by its class.
+func (f figures) Of(class string) int64 {
+	for _, p := range f.Parts {
+		if p.Class == class {
+			return p.N
+		}
+	}
+	return 0
+}
+
+// Share says which part of all was refused, "" without requests.
+func (f figures) Share() string { return share(f.Of("refused"), f.All) }
+
+// Why says what those of a kind were, beside it: "4 banned, 2 denied" of the refused.
+func (f figures) Why(class string) string {
+	var list []string
+	for _, p := range f.Parts {
+		for _, v := range p.Verdicts {
+			if n := f.Counts[verdicts[v.Name]]; n > 0 && p.Class == class && v.Words != "" {
+				list = append(list, digits(n)+" "+v.Words)
+			}
+		}
+	}
+	return strings.Join(list, ", ")
+}
+
+// share returns a part of all in percent, so that it is neither 0 nor 100 unless it is nothing
+// or all.
+func share(n, all int64) string {
+	if all <= 0 {
+		return ""
+	}
+
+	v := float64(n) / float64(all) * 100
+
+	// More digits near both ends, where the difference between little and nothing matters.
+	switch {
+	case n == 0:
+		return "0%"
+	case n == all:
+		return "100%"
+	case v < 0.01:
+		return "<0.01%"
+	case v > 99.99:
+		return ">99.99%"
+	case v < 1 || v > 99:
+		return strconv.FormatFloat(v, 'f', 2, 64) + "%"
+	}
+	return strconv.FormatFloat(v, 'f', 1, 64) + "%"
+}
+
+// rate writes a number of requests a second.
+func rate(v float64) string {
+	switch {
+	case v >= 100:
+		return digits(int64(v + 0.5))
+	case v >= 10:
+		return strconv.FormatFloat(v, 'f', 1, 64)
+	case v >= 0.01 || v == 0:
+		return strings.TrimSuffix(strconv.FormatFloat(v, 'f', 2, 64), ".00")
+	}
+	return "<0.01"
+}
+
+// changeGroup are changes of policies that are alike and follow each other.
+type changeGroup struct {
+	Policy string // of a single change
+	Many   int64  // policies, of several
+	What   string // such as "5/1m → 8/1m" or "created"
+	By     string
+	At     time.Time // of the newest
+}
+
+// alikeWithin is how far the changes of a group are from the newest of them at most.
+const alikeWithin = 10 * time.Minute
+
+// changeGroups groups changes, the newest first.
+func changeGroups(changes []service.Marker) (list []changeGroup) {
+	seen := map[string]bool{} // the policies of the last group
+
+	for _, m := range changes {
+		g := changeGroup{Policy: m.Policy, Many: 1, What: whatChanged(m), By: m.Actor, At: m.At}
+		if n := len(list); n > 0 && !seen[m.Policy] {
+			last := &list[n-1]
+			if last.What == g.What && last.By == g.By && last.At.Sub(g.At) <= alikeWithin {
+				last.Many++
+				seen[m.Policy] = true
+				continue
+			}
+		}
+
+		list, seen = append(list, g), map[string]bool{m.Policy: true}
+	}
+	return list
+}
+
+// howChanged are the words for changes that were not typed into a form, after what they did.
+var howChanged = map[string]string{"import": " by import", "rollback": " by a rollback", "undo": " by undo"}
+
+// whatChanged says what a change did.
+func whatChanged(m service.Marker) string {
+	how := howChanged[m.Action]
+	switch {
+	case m.Created:
+		return "created" + how
+	case m.Deleted:
+		return "deleted" + how
+	case len(m.Changes) != 1:
+		return fieldsChanged(m.Changes) + how
+	}
+
+	// A limit and a mode need no name of their field.
+	c := m.Changes[0]
+	before, after := valueWords(c.Field, c.Before), valueWords(c.Field, c.After)
+	text := before + " → " + after
+	if !slices.Contains([]string{"limit", "mode"}, c.Field) {
+		text = label(c.Field) + ": " + text
+	}
+	return text + how
+}
+
+// fieldsChanged names the first fields that differ.
+func fieldsChanged(changes []service.Change) string {
+	if len(changes) == 0 {
+		return "changed"
+	}
+	var names []string
+	for _, c := range changes {
+		names = append(names, label(c.Field))
+	}
+	return firstOf(names, 3) + " changed"
+}
+
+// valueRunes is how many characters of a value are shown in a line.
+const valueRunes = 40
+
+// valueWords returns the value of a field in a line.
+func valueWords(field, value string) string {
+	switch {
+	case value == "":
+		return "none"
+	case field == "mode":
+		return modeWords(value)
+	}
+	if runes := []rune(value); len(runes) > valueRunes {
+		return string(runes[:valueRunes-1]) + "…"
+	}
+	return value
 }

@@ -1,12 +1,15 @@
 package web
 
 import (
+	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/drawing"
 	"github.com/headgate/headgate/policy"
 )
 
@@ -47,28 +50,36 @@ type preview struct {
 // fault is a mistake with the field that shows it.
 type fault struct{ Field, Words, Message string }
 
-// form completes a draft to a page.
-func (r *request) form(d draft, m mistakes, isNew bool) (form, error) {
-	apps, err := r.Service.Apps(r.req.Context(), r.actor)
-	if err != nil {
-		return form{}, err
-	}
-
+// showForm shows a draft with the mistakes in it: for a new policy unless the address names one.
+func (r *request) showForm(status int, d draft, m mistakes) (err error) {
 	if m == nil {
 		m = mistakes{}
 	}
+	name := r.req.PathValue("name")
 	f := form{
-		draft: d, New: isNew, Mistakes: m, Action: "/new", Back: "/policies", OwnApps: tick(apps, d["apps"]),
-		Lacks: r.lacks(d["apps"]),
+		draft: d, New: name == "", Mistakes: m, OwnApps: r.tick(d["apps"]), Lacks: r.lacks(d["apps"]),
+		Action: "/new", Back: "/policies", App: r.query("app"), Start: r.query("template"),
 	}
-	if !isNew {
-		f.Back = policyPath(d.Get("name"))
-		f.Action = f.Back + "/edit"
+	if at := startAt(f.Start); at >= 0 {
+		f.Needs = vocabulary.Starts[at].Needs
 	}
 
 	// The preview describes the draft with its own mistakes, whether the page shows them or not.
-	f.Preview, err = r.preview(d, m)
-	return f, err
+	if f.Preview, err = r.preview(d, m); err != nil {
+		return err
+	}
+
+	title := "New policy"
+	if !f.New {
+		title, f.Back = "Edit "+name, policyPath(name)
+		f.Action = f.Back + "/edit"
+	}
+	return r.show(status, "form", title, f)
+}
+
+// startAt returns the place of a start by its name, or -1.
+func startAt(name string) int {
+	return slices.IndexFunc(vocabulary.Starts, func(s start) bool { return s.Policy.Name == name })
 }
 
 // preview returns the preview of a draft, which lists the mistakes in show.
@@ -88,9 +99,9 @@ func (r *request) preview(d draft, show mistakes) (preview, error) {
 }
 
 // tick lists the applications that may be chosen, and all that are chosen.
-func tick(apps []service.App, chosen []string) []appChoice {
+func (r *request) tick(chosen []string) []appChoice {
 	var list []appChoice
-	for _, a := range apps {
+	for _, a := range r.apps {
 		if a.Role == service.Owner || slices.Contains(chosen, a.Name) {
 			list = append(list, appChoice{a.Name, slices.Contains(chosen, a.Name), a.Description})
 		}
@@ -143,12 +154,19 @@ func describe(p policy.Policy, own mistakes) string {
 }
 
 // control is an input of the form, or a place for mistakes of several.
-type control struct{ Name, Words string }
+type control struct {
+	Name, Words, Placeholder string
+	Kind                     string // "area" has several lines, "number" digits alone
+	Help                     string // code in it stands between backquotes
+}
 
-// wordsOf returns the name of an input for people.
-func wordsOf(name string) string {
+// Pieces returns the help, of which every second piece is code.
+func (c control) Pieces() []string { return strings.Split(c.Help, "`") }
+
+// inputOf returns an input by its name.
+func inputOf(name string) control {
 	inputs := vocabulary.Inputs
-	return inputs[slices.IndexFunc(inputs, func(in control) bool { return in.Name == name })].Words
+	return inputs[slices.IndexFunc(inputs, func(in control) bool { return in.Name == name })]
 }
 
 // part is a part of the form that is folded to one line.
@@ -176,11 +194,11 @@ func (p part) of(d draft) string {
 		case at >= 0:
 			said = append(said, choices(name)[at].Words)
 		case text == "yes":
-			said = append(said, wordsOf(name))
+			said = append(said, inputOf(name).Words)
 		case name == "description":
 			said = append(said, clip(text))
 		default:
-			said = append(said, wordsOf(name)+" "+clip(text))
+			said = append(said, inputOf(name).Words+" "+clip(text))
 		}
 	}
 	return strings.Join(said, " · ")
@@ -207,55 +225,22 @@ func (f form) Units() []unit {
 	return units()[1:]
 }
 
-// OneOfUnit reports whether the period is one unit, whose word has no "s" then.
-func (f form) OneOfUnit() bool {
-	n, err := strconv.ParseInt(f.Get("period"), 10, 64)
-	return err == nil && n == 1
-}
-
-// Calendars are the units of a calendar.
-func (form) Calendars() []string { return calendarUnits() }
-
 // box is an input as templates show it.
 type box struct {
-	Name, Words, Value, Placeholder string
-	Help                            []string // every second piece of it is code
-	Lines, Digits, Wrong, Disabled  bool
-	Errors                          []remark
-	Options                         []option
+	control
+	Value           string
+	Wrong, Disabled bool
+	Errors          []remark
+	Options         []option
 }
 
-// Box returns an input. Code in the help stands between backquotes.
-func (f form) Box(name, placeholder, help string) box {
-	b := box{
-		Name: name, Words: wordsOf(name), Value: f.Get(name), Placeholder: placeholder,
-		Help: strings.Split(help, "`"), Wrong: f.Mistakes.anyIn(name), Errors: f.Errors(name),
+// Box returns an input. What no instance can carry out can still be taken away.
+func (f form) Box(name string) box {
+	in := inputOf(name)
+	return box{
+		control: in, Value: f.Get(name), Wrong: f.Mistakes.anyIn(name), Errors: f.Errors(name),
+		Disabled: f.Lacks[name] != "" && f.Get(name) == "", Options: f.Options(name),
 	}
-
-	// What no instance can carry out can still be taken away.
-	b.Disabled = f.Lacks[name] != "" && b.Value == ""
-	return b
-}
-
-// Area returns an input of several lines.
-func (f form) Area(name, placeholder, help string) box {
-	b := f.Box(name, placeholder, help)
-	b.Lines = true
-	return b
-}
-
-// Number returns an input of digits.
-func (f form) Number(name, help string) box {
-	b := f.Box(name, "", help)
-	b.Digits = true
-	return b
-}
-
-// Pick returns a list to choose from.
-func (f form) Pick(name string) box {
-	b := f.Box(name, "", "")
-	b.Options = f.Options(name)
-	return b
 }
 
 // option is a choice that may be chosen, or out of the reach of all instances.
@@ -303,4 +288,35 @@ func (r *request) version(field string) int64 {
 		return 0
 	}
 	return n
+}
+
+// validate answers with the preview of a form that is being filled in, and with its
+// mistakes.
+func validate(r *request) error {
+	d := draftOf(r.req.URL.Query())
+	_, m := d.policy()
+	view, err := r.preview(d, m)
+	if err != nil {
+		return err
+	}
+	return r.fragment("form", "preview", view)
+}
+
+// draw serves the drawing of a limit. Browsers may cache it.
+func draw(r *request) error {
+	l, err := core.ParseLimit(r.query("limit"))
+	var svg string
+	if err == nil {
+		svg, err = drawing.SVG(l)
+	}
+	if err != nil {
+		http.Error(r.w, err.Error(), http.StatusBadRequest)
+		return nil
+	}
+	h := r.w.Header()
+	h.Set("Content-Type", "image/svg+xml")
+	h.Set("Cache-Control", "private, max-age=3600")
+	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; sandbox; frame-ancestors 'none'")
+	_, _ = r.w.Write([]byte(svg)) // the client may have gone
+	return nil
 }

@@ -23,14 +23,10 @@ import (
 )
 
 func TestFormNeedsOnlyNameAndApplication(t *testing.T) {
-	w := newWorld(t)
-	b := w.as("admin")
+	w, b := asAdmin(t)
 
 	// A new console has no policies, and its list is where people start.
-	if got := b.get("/policies"); !strings.Contains(got.text, "No policy yet.") ||
-		!strings.Contains(got.text, `href="/new"`) {
-		t.Error("the empty list does not say how to begin")
-	}
+	b.get("/policies").has("No policy yet.", `href="/new"`)
 
 	// Everything that is not filled in has a value that does no harm: the policy only counts, in
 	// shadow.
@@ -43,15 +39,12 @@ func TestFormNeedsOnlyNameAndApplication(t *testing.T) {
 	}
 
 	got := b.get("/policies/first?done=created").want(http.StatusOK)
-	if !strings.Contains(got.text, p.Describe()) || !strings.Contains(got.text, "The policy was created.") {
-		t.Error("the page does not say what the policy does")
-	}
+	got.has(p.Describe(), "The policy was created.")
 }
 
 // A form that is sent without a change saves the same policy.
 func TestFormRoundTrip(t *testing.T) {
-	w := newWorld(t)
-	b := w.as("admin")
+	w, b := asAdmin(t)
 
 	// Each row has something else that the form could lose or write in another way: units, dates,
 	// lists, markup.
@@ -93,8 +86,7 @@ func TestFormRoundTrip(t *testing.T) {
 	seen := map[string]bool{}
 	for i, p := range list {
 		p.Name, p.Apps = "p"+strconv.Itoa(i), []string{"a", "b"}
-		_, err := w.CreatePolicy(t.Context(), w.admin, p)
-		w.must(err)
+		w.add(p)
 
 		page := "/policies/" + p.Name
 		b.submit(page+"/edit", page+"/edit", url.Values{"do": {"save"}}).goes(page + "?done=saved")
@@ -155,11 +147,9 @@ func policiesOfFiles(t *testing.T) (list []policy.Policy) {
 
 // The form has fields for plans and lists, also in a copy, and names their mistakes where they are.
 func TestFormOfPlansAndExceptions(t *testing.T) {
-	w := newWorld(t)
-	b := w.as("admin")
+	w, b := asAdmin(t)
 	p := policy.Policy{Name: "p", Apps: []string{"a"}, Limit: limit("60/1h"), Key: "user"}
-	_, err := w.CreatePolicy(t.Context(), w.admin, p)
-	w.must(err)
+	w.add(p)
 
 	edit := func(changes url.Values) *answer { return b.submit("/policies/p/edit", "/policies/p/edit", changes) }
 
@@ -229,11 +219,9 @@ func TestFormOfPlansAndExceptions(t *testing.T) {
 // What a request costs, which answers count, which paths are left out and which headers it must
 // have: the form reads them, shows them again, and has their mistakes where they are.
 func TestFormOfCostsAndConditions(t *testing.T) {
-	w := newWorld(t)
-	b := w.as("admin")
+	w, b := asAdmin(t)
 	p := policy.Policy{Name: "p", Apps: []string{"a"}, Limit: limit("60/1h"), Key: "user"}
-	_, err := w.CreatePolicy(t.Context(), w.admin, p)
-	w.must(err)
+	w.add(p)
 
 	edit := func(changes url.Values) *answer { return b.submit("/policies/p/edit", "/policies/p/edit", changes) }
 	stored := func(want policy.Policy) {
@@ -317,8 +305,7 @@ func TestFormOfCostsAndConditions(t *testing.T) {
 
 // The mistakes of a ban are beside its fields.
 func TestFormOfABan(t *testing.T) {
-	w := newWorld(t)
-	b := w.as("admin")
+	w, b := asAdmin(t)
 	w.policy("p", "5/1m")
 
 	// Each row has one wrong part, and what was filled in stays in all three fields.
@@ -374,9 +361,7 @@ func TestFormOfABan(t *testing.T) {
 		t.Errorf("the page of the policy is %s", page.text)
 	}
 
-	if plain := b.get("/policies/p/history"); !strings.Contains(plain.text, "20/1m for 10m max 24h") {
-		t.Error("the history does not show the ban")
-	}
+	b.get("/policies/p/history").has("20/1m for 10m max 24h")
 }
 
 // draws reports whether the page has the drawing of a limit.
@@ -403,8 +388,7 @@ func limit(s string) core.Limit {
 }
 
 func TestFormShowsAllMistakes(t *testing.T) {
-	w := newWorld(t)
-	b := w.as("admin")
+	_, b := asAdmin(t)
 
 	// Every field has a mistake of its own, so none may hide another.
 	form := url.Values{
@@ -461,11 +445,9 @@ func TestFormShowsAllMistakes(t *testing.T) {
 }
 
 func TestFormOfACalendar(t *testing.T) {
-	w := newWorld(t)
-	b := w.as("admin")
-	_, err := w.CreatePolicy(t.Context(), w.admin, policy.Policy{Name: "p", Apps: []string{"a"}, Key: "user",
+	w, b := asAdmin(t)
+	w.add(policy.Policy{Name: "p", Apps: []string{"a"}, Key: "user",
 		Limit: limit("10000/month tz=Europe/Berlin start=15")})
-	w.must(err)
 
 	// The fields are filled in from the text of the limit.
 	form := b.get("/policies/p/edit").form("/policies/p/edit")
@@ -492,11 +474,8 @@ func TestFormOfACalendar(t *testing.T) {
 }
 
 func TestFormOfACalendarNamesMistakes(t *testing.T) {
-	w := newWorld(t)
-	b := w.as("admin")
-	_, err := w.CreatePolicy(t.Context(), w.admin,
-		policy.Policy{Name: "p", Apps: []string{"a"}, Key: "user", Limit: limit("10000/week")})
-	w.must(err)
+	w, b := asAdmin(t)
+	w.add(policy.Policy{Name: "p", Apps: []string{"a"}, Key: "user", Limit: limit("10000/week")})
 
 	form := b.get("/policies/p/edit").form("/policies/p/edit")
 
@@ -532,22 +511,15 @@ func (a *answer) links(to string) (found bool) {
 }
 
 func TestValidateShowsMistakesAndDrawing(t *testing.T) {
-	w := newWorld(t)
-	b := w.as("admin")
+	_, b := asAdmin(t)
 
 	// A quota that is fine has no mistake, though the name is wrong.
 	form := filled("name", "Bad Name", "apps", "a", "quota", "50")
 	got := b.get("/validate?" + form.Encode()).want(http.StatusOK)
-	if !strings.Contains(got.text, `data-field="name"`) || strings.Contains(got.text, `data-field="quota"`) ||
-		!strings.Contains(got.text, "/drawing.svg?limit=50%2F1m") {
-		t.Errorf("it answers %s", got.text)
-	}
+	got.has(`data-field="name"`, "/drawing.svg?limit=50%2F1m").lacks(`data-field="quota"`)
 
 	form.Set("name", "good")
-	if got := b.get("/validate?" + form.Encode()); !strings.Contains(
-		got.text, "50 requests a minute for each address") {
-		t.Errorf("it answers %s", got.text)
-	}
+	b.get("/validate?" + form.Encode()).has("50 requests a minute for each address")
 
 	// The drawing depends on its address alone, so a browser may keep it.
 	svg := b.get("/drawing.svg?limit=50/1m").want(http.StatusOK)
@@ -561,8 +533,7 @@ func TestValidateShowsMistakesAndDrawing(t *testing.T) {
 
 // The pages have a form for every change.
 func TestFormsCoverEveryEdit(t *testing.T) {
-	w := newWorld(t)
-	b := w.as("admin")
+	w, b := asAdmin(t)
 	w.policy("p", "5/1m")
 	// The steps follow each other: each one changes what those before have left.
 	b.submit("/policies/p", "/policies/p/mode", url.Values{"mode": {"shadow"}}).goes("/policies/p?done=mode")
@@ -595,9 +566,7 @@ func TestAccountForms(t *testing.T) {
 	b, other := w.as("admin"), w.as("admin")
 
 	got := b.submit("/account", "/account/tokens", url.Values{"label": {"ci"}}).want(http.StatusOK)
-	if !strings.Contains(got.text, auth.TokenPrefix) {
-		t.Error("the secret is not shown")
-	}
+	got.has(auth.TokenPrefix)
 
 	// A secret is shown once, because only its digest is stored.
 	if strings.Contains(b.get("/account").text, auth.TokenPrefix) {

@@ -16,9 +16,8 @@ import (
 )
 
 func TestImportShowsThePlanFirst(t *testing.T) {
-	w := newWorld(t)
+	w, b := asAdmin(t)
 	w.policy("old", "5/1m")
-	b := w.as("admin")
 	plan := b.submit("/import", "/import", url.Values{"data": {bundle("new")}, "missing": {"remove"}}).
 		want(http.StatusOK)
 
@@ -44,8 +43,7 @@ func TestImportShowsThePlanFirst(t *testing.T) {
 }
 
 func TestImportStalePlanIsShownAgain(t *testing.T) {
-	w := newWorld(t)
-	b := w.as("admin")
+	w, b := asAdmin(t)
 	plan := b.submit("/import", "/import", url.Values{"data": {bundle("new")}}).want(http.StatusOK).
 		form("/import")
 	w.policy("other", "5/1m")
@@ -57,8 +55,7 @@ func TestImportStalePlanIsShownAgain(t *testing.T) {
 }
 
 func TestImportUploadFormatFollowsTheName(t *testing.T) {
-	w := newWorld(t)
-	b := w.as("admin")
+	_, b := asAdmin(t)
 
 	// The name of the file decides, in any case of letters, and not the choice in the form.
 	got := b.upload("policies.JSON", `{"policies":[{"name":"up","apps":["a"],"limit":"5/1m","key":"ip"}]}`).
@@ -130,8 +127,7 @@ func TestImportPlanCutsLongValues(t *testing.T) {
 }
 
 func TestImportWithManyMistakesHasASmallPage(t *testing.T) {
-	w := newWorld(t)
-	b := w.as("admin")
+	_, b := asAdmin(t)
 
 	// The shorter text fits into the page once more, and the longer one does not.
 	for policies, again := range map[int]bool{maxFaults + 1: true, 3000: false} {
@@ -228,9 +224,8 @@ func (b *browser) upload(name, data string) *answer {
 }
 
 func TestExportCanBeImported(t *testing.T) {
-	w := newWorld(t)
+	w, b := asAdmin(t)
 	w.policy("p", "5/1m")
-	b := w.as("admin")
 
 	for _, format := range []string{"yaml", "json"} {
 		got := b.get("/export?format=" + format).want(http.StatusOK)

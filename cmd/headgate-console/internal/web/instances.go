@@ -3,7 +3,6 @@ package web
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -34,28 +33,6 @@ const maxTrouble = 5
 
 // Trouble returns the first instances that need attention.
 func (f fleetView) Trouble() []instance { return f.Shown[:min(f.Troubled, len(f.Shown), maxTrouble)] }
-
-// Line says in short how the instances are.
-func (f fleetView) Line() string {
-	list := []string{fmt.Sprintf("%d of %d in force", f.Current, f.All)}
-	if f.WrongClocks == 0 {
-		list = append(list, "all clocks right")
-	} else {
-		list = append(list, plural(int64(f.WrongClocks), "clock", "clocks")+" wrong")
-	}
-
-	// What an instance of an earlier version does not report is not said of all.
-	switch {
-	case f.Alone > 0:
-		list = append(list, digits(int64(f.Alone))+" without Redis")
-	case f.Asking == f.All:
-		list = append(list, "all ask Redis")
-	}
-	if f.Leaving > 0 {
-		list = append(list, digits(int64(f.Leaving))+" without some policy")
-	}
-	return strings.Join(list, " · ")
-}
 
 // instance is a program that follows the policies.
 type instance struct {
@@ -166,7 +143,7 @@ func (r *request) fleetView(apps ...string) (f fleetView, err error) {
 	if err != nil && !errors.Is(err, service.ErrNoFleet) {
 		return f, err
 	}
-	label, err2 := r.Fleet.Published(ctx)
+	label, err2 := r.Fleet.Version(ctx)
 
 	// A page without the instances says more than an error: all else on it comes from the database.
 	if err := cmp.Or(err, err2); err != nil {

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -82,14 +84,14 @@ type keyAction struct {
 
 // These are the actions on a key.
 var (
-	resetKey = keyAction{asking("reset"), inRedis((*service.Service).ResetKey, Fleet.Reset, "reset")}.answer
+	resetKey = keyAction{asking("reset"), inRedis((*service.Service).ResetKey, "reset")}.answer
 	banKey   = keyAction{askBan, (*request).doBan}.answer
-	liftBan  = keyAction{asking("lift"), inRedis((*service.Service).LiftBan, Fleet.Lift, "lifted")}.answer
+	liftBan  = keyAction{asking("lift"), inRedis((*service.Service).LiftBan, "lifted")}.answer
 	allowKey = keyAction{asking("allow"), (*request).doAllow}.answer
 	limitKey = keyAction{askLimit, (*request).doLimit}.answer
 
 	grantKey  = keyAction{askGrant, (*request).doGrant}.answer
-	revokeKey = keyAction{asking("revoke"), inRedis((*service.Service).RevokeKey, Fleet.Revoke, "taken")}.answer
+	revokeKey = keyAction{asking("revoke"), inRedis((*service.Service).RevokeKey, "taken")}.answer
 	debitKey  = keyAction{askDebit, (*request).doDebit}.answer
 )
 
@@ -116,7 +118,7 @@ func (k keyAction) answer(r *request) error {
 	}
 
 	// It is not known whether the key was changed, so nothing is sent again without a look at it.
-	if errors.Is(err, errFleet) {
+	if errors.Is(err, service.ErrNoFleet) {
 		r.logFailure(http.StatusServiceUnavailable, err)
 		return k.showQuestion(r, on, mistakes{away: {"Redis does not answer, so it is not known whether this was " +
 			"done: look the key up before you send it again"}})
@@ -176,19 +178,12 @@ func asking(name string) func(*request, *target) confirmation {
 	return func(_ *request, k *target) confirmation { return confirmationOf(name, k.Policy) }
 }
 
-// onKey changes the state of a key in Redis.
-type onKey = func(context.Context, policy.Policy, string) error
-
-// inRedis returns what changes a key by a method of the fleet, which the service calls.
+// inRedis returns what changes a key in Redis by a method of the service.
 func inRedis(
-	serve func(*service.Service, context.Context, service.Actor, string, string, onKey) error,
-	change func(Fleet, context.Context, policy.Policy, string) error, done string,
+	change func(*service.Service, context.Context, service.Actor, string, string) error, done string,
 ) func(*request, *target) (string, error) {
 	return func(r *request, k *target) (string, error) {
-		do := func(ctx context.Context, p policy.Policy, key string) error {
-			return fleetErr(change(r.Fleet, ctx, p, key))
-		}
-		return done, serve(r.Service, r.req.Context(), r.actor, k.Policy, k.Counted, do)
+		return done, change(r.Service, r.req.Context(), r.actor, k.Policy, k.Counted)
 	}
 }
 
@@ -207,7 +202,7 @@ func askBan(r *request, k *target) confirmation {
 	}
 
 	c := confirmationOf("ban", k.Policy)
-	c.Inputs, c.Comment = []input{{"for", "For", text, help, ""}}, k.Found.Ban == (core.Ban{})
+	c.Inputs, c.Comment = []input{{"for", "For", text, help, ""}}, true
 	return c
 }
 
@@ -217,11 +212,7 @@ func (r *request) doBan(k *target) (done string, err error) {
 		return "", mistake("for", "it is not a time such as 10m or 24h")
 	}
 
-	err = r.Service.ImposeBan(r.req.Context(), r.saying(), k.Policy, k.Counted, span,
-		func(ctx context.Context, p policy.Policy, key string, span time.Duration) error {
-			return fleetErr(r.Fleet.Impose(ctx, p, key, span))
-		})
-	return "banned", err
+	return "banned", r.Service.ImposeBan(r.req.Context(), r.saying(), k.Policy, k.Counted, span)
 }
 
 func (r *request) doAllow(k *target) (done string, err error) {
@@ -236,15 +227,11 @@ func askLimit(r *request, k *target) confirmation {
 		was = own.String()
 	}
 
-	asked := confirmation{
-		Title: "Which limit for this key?",
-		Consequences: []string{"Under " + k.Policy + " the limit of this key is now " +
-			limitWords(k.Found.LimitOf(k.Counted, r.Clock())) + limitSource(k, was != "") + "."},
-		Inputs: []input{{"limit", "Limit of its own", was, "as text, such as " + k.Found.Limit.String() +
-			", with the algorithm of the policy; " +
-			"empty takes its own limit away", ""}},
-		Asks: true, Button: "Show what changes",
-	}
+	asked := confirmationOf("limit", "")
+	asked.Consequences = []string{"Under " + k.Policy + " the limit of this key is now " +
+		limitWords(k.Found.LimitOf(k.Counted, r.Clock())) + limitSource(k, was != "") + "."}
+	asked.Inputs = []input{{"limit", "Limit of its own", was, "as text, such as " + k.Found.Limit.String() +
+		", with the algorithm of the policy; empty takes its own limit away", ""}}
 
 	// The first page asks for the limit. The second says what the limit would change.
 	if _, sent := r.req.PostForm["limit"]; !sent {
@@ -262,23 +249,19 @@ func askLimit(r *request, k *target) confirmation {
 		return asked
 	}
 
-	c := confirmation{
-		Title: "Give this key a limit of its own?", Button: "Give it this limit", Comment: true,
-		Fields: []hidden{{"limit", r.field("limit")}},
-		Changes: []service.Change{{
-			Field: "key_limit", Before: limitWords(k.Found.LimitOf(k.Counted, r.Clock())),
-			After: limitWords(p.LimitOf(k.Counted, r.Clock())),
-		}},
-		Consequences: []string{"Under " + k.Policy + " it comes before the limit of a plan and that of all " +
-			"others. The units that the key has used stay used. " + limitChange(k)},
-	}
-
-	// An empty limit takes the own one away.
+	c := confirmationOf("own limit", "")
+	why := " it comes before the limit of a plan and that of all others"
 	if limit == nil {
-		c.Title, c.Button = "Take the own limit of this key away?", "Take it away"
-		c.Consequences[0] = "Under " + k.Policy + " it has the limit of all others again" +
-			limitSource(k, false) + ". The units that the key has used stay used. " + limitChange(k)
+		c = confirmationOf("no limit", "")
+		why = " it has the limit of all others again" + limitSource(k, false)
 	}
+	c.Fields = []hidden{{"limit", r.field("limit")}}
+	c.Changes = []service.Change{{
+		Field: "key_limit", Before: limitWords(k.Found.LimitOf(k.Counted, r.Clock())),
+		After: limitWords(p.LimitOf(k.Counted, r.Clock())),
+	}}
+	c.Consequences = []string{"Under " + k.Policy + why + ". The units that the key has used stay used. " +
+		limitChange(k)}
 
 	// The list of exceptions comes before every limit.
 	if slices.Contains(k.Found.Access.Allow.Keys, k.Counted) {
@@ -347,4 +330,79 @@ func limitDone(taken, beside bool) string {
 		return "nolimit"
 	}
 	return "ownlimit"
+}
+
+// CanGrant reports whether the actor may give the key units, or take them away.
+func (t *target) CanGrant() bool {
+	return t.CanEdit && !t.Found.LimitOf(t.Counted, time.Now()).Leased()
+}
+
+// CanDebit reports whether the actor may charge the key units beyond its limit.
+func (t *target) CanDebit() bool {
+	return t.CanEdit && service.CheckDebit(*t.Found, t.Counted, 1, time.Now()) == nil
+}
+
+// askGrant asks for the units that a key gets, and until when.
+func askGrant(r *request, k *target) confirmation {
+	zone := r.field("zone")
+	if zone == "" {
+		zone = "UTC"
+	}
+	c := confirmationOf("grant", k.Policy)
+	c.Inputs = []input{
+		{"units", "Units", r.field("units"), "a whole number, such as 10,000", ""},
+		{"until", "Until", r.field("until"), "by the clock of the time zone, within ten years", "datetime-local"},
+		{"zone", "Time zone", zone, "such as UTC or Europe/Berlin", ""},
+	}
+	return c
+}
+
+func (r *request) doGrant(k *target) (done string, err error) {
+	m := mistakes{}
+	units := readUnits(m, r.field("units"))
+	until := readTime(m, "until", r.field("until"), strings.TrimSpace(r.field("zone")))
+	if len(m) > 0 && k.CanEdit {
+		return "", m.err()
+	}
+
+	return "granted", r.Service.GrantKey(r.req.Context(), r.actor, k.Policy, k.Counted, units, until)
+}
+
+// askDebit asks for the units that a key is charged.
+func askDebit(r *request, k *target) confirmation {
+	l := k.Found.LimitOf(k.Counted, r.Clock())
+	c := confirmationOf("debit", k.Policy)
+	c.Inputs = []input{{"units", "Units", r.field("units"), "a whole number, such as 20; " + l.String() +
+		" and its debt hold " + digits(l.Capacity()+l.MaxDebt()), ""}}
+	return c
+}
+
+func (r *request) doDebit(k *target) (done string, err error) {
+	m := mistakes{}
+	units := readUnits(m, r.field("units"))
+	if len(m) > 0 && k.CanEdit {
+		return "", m.err()
+	}
+
+	charged, err := r.Service.DebitKey(r.req.Context(), r.actor, k.Policy, k.Counted, units)
+	if charged < units {
+		return "partly", err
+	}
+	return "charged", err
+}
+
+// grouped matches a number whose digits stand in groups of three.
+var grouped = regexp.MustCompile(`^\d{1,3}([, _']\d{3})+$`)
+
+// readUnits reads a number of units, and adds a mistake. The service says how many there may be.
+func readUnits(m mistakes, text string) int64 {
+	text = strings.TrimSpace(text)
+	if grouped.MatchString(text) {
+		text = strings.NewReplacer(",", "", " ", "", "_", "", "'", "").Replace(text)
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		m.add("units", "it is not a whole number, such as 500")
+	}
+	return n
 }

@@ -3,6 +3,7 @@ package web
 import (
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -12,12 +13,10 @@ import (
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/policy"
-	"github.com/headgate/headgate/store/redisstore"
 )
 
 func TestKeyIsBannedAfterAQuestion(t *testing.T) {
-	w := bansWorld(t)
-	b := w.as("admin")
+	w, b := bansWorld(t)
 
 	found := b.look("p", "eve")
 
@@ -59,8 +58,7 @@ func TestKeyIsBannedAfterAQuestion(t *testing.T) {
 
 // The policy plain bans no keys by itself, so the ban is beside it, with a comment.
 func TestKeyIsBannedBesideItsPolicy(t *testing.T) {
-	w := bansWorld(t)
-	b := w.as("admin")
+	w, b := bansWorld(t)
 
 	question := b.post("/keys/ban", b.look("plain", "192.0.2.1").form("/keys/ban")).want(http.StatusOK)
 	form := question.form("/keys/ban")
@@ -76,20 +74,21 @@ func TestKeyIsBannedBesideItsPolicy(t *testing.T) {
 
 	// It is in the list, with who imposed it, until it is lifted.
 	got := b.get("/keys?view=banned&policy=plain").want(http.StatusOK).cell("192.0.2.1")
-	if !strings.HasPrefix(got, "plain | banned until ") || !strings.Contains(got, " by admin | ") {
+	want := regexp.MustCompile(`^plain \| banned until [-\d]+ [:\d]+ by admin, [-\d]+ [:\d]+: a scraper \| `)
+	if !want.MatchString(got) {
 		t.Errorf("%q", got)
+	}
+	if got := b.get("/policies/plain").beside(); !strings.Contains(got, ": a scraper") {
+		t.Errorf("on the page of the policy: %q", got)
 	}
 	listed := b.get("/keys?view=banned&policy=plain").form("/keys/lift")
 	question = b.post("/keys/lift", listed).want(http.StatusOK)
 	b.post("/keys/lift", question.form("/keys/lift"))
-	if p := b.get("/keys?view=banned&policy=plain"); !strings.Contains(p.text, "No key of a is banned under plain.") {
-		t.Errorf("after the lift: %s", p.text)
-	}
+	b.get("/keys?view=banned&policy=plain").has("No key of a is banned under plain.")
 }
 
 func TestKeyIsAllowedAfterAQuestion(t *testing.T) {
-	w := bansWorld(t)
-	b := w.as("admin")
+	w, b := bansWorld(t)
 
 	found := b.look("p", "carol")
 	question := b.post("/keys/allow", found.form("/keys/allow")).want(http.StatusOK)
@@ -108,9 +107,7 @@ func TestKeyIsAllowedAfterAQuestion(t *testing.T) {
 	form := question.form("/keys/allow")
 	form.Set("comment", "a partner")
 	again := b.post("/keys/allow", form).want(http.StatusUnprocessableEntity)
-	if !strings.Contains(again.text, "the policy was changed since") {
-		t.Errorf("%s", again.text)
-	}
+	again.has("the policy was changed since")
 
 	b.post("/keys/allow", again.form("/keys/allow")).goes("/keys?key=carol&policy=p&view=one&done=allowed&of=p")
 
@@ -142,8 +139,7 @@ func (b *browser) refusesLimits(form url.Values) {
 }
 
 func TestKeyGetsALimitOfItsOwnAfterAQuestion(t *testing.T) {
-	w := bansWorld(t)
-	b := w.as("admin")
+	w, b := bansWorld(t)
 	// Markup, a zero byte, a line that looks like an entry of the list, and a sign that turns text
 	// round.
 	const hostile = "<b>a\x00\n: \u202eb"
@@ -182,9 +178,7 @@ func TestKeyGetsALimitOfItsOwnAfterAQuestion(t *testing.T) {
 	w.must(err)
 
 	again := b.post("/keys/limit", question.form("/keys/limit")).want(http.StatusUnprocessableEntity)
-	if !strings.Contains(again.text, "the policy was changed since") {
-		t.Errorf("%s", again.text)
-	}
+	again.has("the policy was changed since")
 
 	form = again.form("/keys/limit")
 	form.Set("comment", "a partner")
@@ -197,26 +191,19 @@ func TestKeyGetsALimitOfItsOwnAfterAQuestion(t *testing.T) {
 	}
 
 	got := look()
-	if !strings.Contains(got.text, "a limit of its own: 9 requests a minute") ||
-		!strings.Contains(got.text, "of 9") {
-		t.Errorf("the page of the key is %s", got.text)
-	}
+	got.has("a limit of its own: 9 requests a minute", "of 9")
 	b.get("/policies/p?done=ownlimit").want(http.StatusOK).harmless("the policy")
 }
 
 // A key with an override beside the policy gets another one there, and no version of the policy.
 func TestKeyGetsAnotherOverrideAfterAQuestion(t *testing.T) {
-	w := bansWorld(t)
-	b := w.as("admin")
+	w, b := bansWorld(t)
 	_, err := w.SetOverride(t.Context(), w.admin, "p", service.OverrideChange{Key: "bob", Limit: "7/1m"})
 	w.must(err)
 	look := func() *answer {
 		return b.look("p", "bob")
 	}
-	if page := look(); !strings.Contains(page.text, "a limit of its own: 7 requests a minute") ||
-		!strings.Contains(page.text, "of 7") {
-		t.Errorf("the page of the key is %s", page.text)
-	}
+	look().has("a limit of its own: 7 requests a minute", "of 7")
 
 	form := b.post("/keys/limit", look().form("/keys/limit")).want(http.StatusOK).form("/keys/limit")
 	if form.Get("limit") != "7/1m" {
@@ -245,8 +232,7 @@ func TestKeyGetsAnotherOverrideAfterAQuestion(t *testing.T) {
 
 // The limit that a key has of its own is offered for a change, and taken away by an empty one.
 func TestKeyLosesTheLimitOfItsOwn(t *testing.T) {
-	w := bansWorld(t)
-	b := w.as("admin")
+	w, b := bansWorld(t)
 
 	look := func() *answer {
 		return b.look("p", "bob")
@@ -284,7 +270,7 @@ func TestKeyLosesTheLimitOfItsOwn(t *testing.T) {
 
 // An instance enforces the limit that a key has of its own, and the console reads, resets, bans
 // and lifts the key under it.
-func TestRedisFleetKnowsKeysWithLimitsOfTheirOwn(t *testing.T) {
+func TestKeysWithLimitsOfTheirOwnAreKnown(t *testing.T) {
 	for _, algorithm := range []string{"", " fixed-window", " sliding-log", " sliding-window", " token-bucket"} {
 		t.Run(algorithm, func(t *testing.T) {
 			fleetKnowsItsLimit(t, algorithm)
@@ -294,72 +280,46 @@ func TestRedisFleetKnowsKeysWithLimitsOfTheirOwn(t *testing.T) {
 
 func fleetKnowsItsLimit(t *testing.T, algorithm string) {
 	t.Helper()
-	fleet, client := openFleet(t)
 	const key = "192.0.2.7"
 
 	// The limits differ for the key and for the others, so a wrong one shows in the count.
-	own := limit("7/1h" + algorithm)
 	p, err := service.WithKeyLimit(policy.Policy{Name: "p", Apps: []string{"a"}, Limit: limit("2/1h" + algorithm),
-		Key: "ip",
-		Ban: core.MustParseBan("20/1m for 10m max 24h")}, key, &policy.Override{Limit: own})
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	compiled, err := policy.Compile("a", []policy.Policy{p}, policy.Bindings{})
+		Key: "ip", Ban: core.MustParseBan("20/1m for 10m max 24h")}, key,
+		&policy.Override{Limit: limit("7/1h" + algorithm)})
 	if err != nil {
 		t.Fatal(err)
 	}
 
 	// The instance and the console share nothing but Redis, as in production.
-	l := limiter.MustNew(limiter.Config{Store: redisstore.MustNew(client,
-		redisstore.Options{Timeout: 10 * time.Second}), Rules: compiled.Rules()})
-	defer l.Close()
-	passes := func(remote string, n int) int { return passing(t, l, remote, n) }
-
+	s := newLimited(t, p)
+	passes := func(remote string, n int) int { return passing(t, s.limiter, remote, n) }
 	if own, other := passes(key, 5), passes("192.0.2.8", 5); own != 5 || other != 2 {
 		t.Fatalf("%d requests of the key passed, and %d of another", own, other)
 	}
 
 	// Five of seven are used, and the console reads the key's own limit: with that of the others it
 	// would be over.
-	if d, err := fleet.Peek(t.Context(), p, key); err != nil || !d.Allowed || d.Remaining != 2 {
-		t.Errorf("the console finds %+v, %v", d, err)
+	if d := s.peek("p", key); !d.Allowed || d.Remaining != 2 {
+		t.Errorf("the console finds %+v", d)
 	}
-
 	if own := passes(key, 5); own != 2 {
 		t.Errorf("%d further requests passed", own)
 	}
 
 	// The reset clears the count that belongs to the limit of the key's own.
-	if err := fleet.Reset(t.Context(), p, key); err != nil {
-		t.Fatal(err)
-	}
+	s.must(s.ResetKey(t.Context(), s.admin, "p", key))
 	if own := passes(key, 9); own != 7 {
 		t.Errorf("after the reset %d requests passed", own)
 	}
 
-	fleetBansAndLifts(t, fleet, p, key)
-}
-
-// fleetBansAndLifts bans a key that has used up its limit, and lifts the ban.
-func fleetBansAndLifts(t *testing.T, fleet Fleet, p policy.Policy, key string) {
-	t.Helper()
-
-	if err := fleet.Impose(t.Context(), p, key, time.Hour); err != nil {
-		t.Fatal(err)
-	}
-
 	// A ban does not depend on what is left, and its end does not give anything back.
-	if d, err := fleet.Peek(t.Context(), p, key); err != nil || !d.Banned {
-		t.Errorf("after the ban the console finds %+v, %v", d, err)
+	s.must(s.ImposeBan(t.Context(), s.admin, "p", key, time.Hour))
+	if d := s.peek("p", key); !d.Banned {
+		t.Errorf("after the ban the console finds %+v", d)
 	}
-
-	if err := fleet.Lift(t.Context(), p, key); err != nil {
-		t.Fatal(err)
-	}
-	if d, err := fleet.Peek(t.Context(), p, key); err != nil || d.Banned || d.Remaining != 0 {
-		t.Errorf("after the lift the console finds %+v, %v", d, err)
+	s.must(s.LiftBan(t.Context(), s.admin, "p", key))
+	if d := s.peek("p", key); d.Banned || d.Remaining != 0 {
+		t.Errorf("after the lift the console finds %+v", d)
 	}
 }
 
@@ -378,16 +338,12 @@ func passing(t *testing.T, l *limiter.Limiter, remote string, n int) (passed int
 
 // A key is looked up under every policy that counts its kind.
 func TestKeyIsFoundUnderEachPolicy(t *testing.T) {
-	w := bansWorld(t)
+	w, b := bansWorld(t)
 	w.policy("also", "9/1m")
 
 	// This policy counts networks, so the address is found under its network.
-	_, err := w.CreatePolicy(t.Context(), w.admin,
-		policy.Policy{Name: "nets", Apps: []string{"a"}, Limit: limit("7/1m"), Key: "ip/56"})
-	w.must(err)
+	w.add(policy.Policy{Name: "nets", Apps: []string{"a"}, Limit: limit("7/1m"), Key: "ip/56"})
 	w.fleet.used["also 2001:db8::"] = 3
-
-	b := w.as("admin")
 
 	got := b.look("plain", "192.0.2.1")
 	if !strings.HasPrefix(got.cell("also"), "192.0.2.1 | 0 of 9, 9 left | now") || got.cell("nets") == "" ||
@@ -420,7 +376,7 @@ func TestKeyIsFoundUnderEachPolicy(t *testing.T) {
 }
 
 func TestKeyIsFoundUnderPoliciesOfOwnApplicationsOnly(t *testing.T) {
-	w := bansWorld(t)
+	w, _ := bansWorld(t)
 	w.person("owner", map[string]service.Role{"b": service.Owner})
 	got := w.as("owner").look("", "eve")
 	if rows := got.rows(); rows["p"] != "" || rows["q"] == "" {
@@ -429,15 +385,18 @@ func TestKeyIsFoundUnderPoliciesOfOwnApplicationsOnly(t *testing.T) {
 }
 
 // listedBans returns the bans of p, which the store lists in the background.
-func listedBans(t *testing.T, fleet Fleet) (list []core.Banned, err error) {
-	for err == nil && len(list) == 0 {
-		list, err = fleet.Bans(t.Context(), []string{"p"})
+func (s *limited) listedBans() (list []core.Banned) {
+	s.t.Helper()
+	for len(list) == 0 {
+		var err error
+		list, err = s.fleet.Bans(s.t.Context(), []string{"p"})
+		s.must(err)
 	}
-	return list, err
+	return list
 }
 
 // The console bans a key for just so long, and instances obey.
-func TestRedisFleetImposesBans(t *testing.T) {
+func TestBansAreImposedInRedis(t *testing.T) {
 	for _, l := range []string{"5/1h fixed-window", "5/month"} {
 		t.Run(l, func(t *testing.T) { bansInRedis(t, l) })
 	}
@@ -445,39 +404,24 @@ func TestRedisFleetImposesBans(t *testing.T) {
 
 func bansInRedis(t *testing.T, l string) {
 	t.Helper()
-	fleet, _ := openFleet(t)
-	p := policy.Policy{Name: "p", Apps: []string{"a"}, Limit: limit(l), Key: "ip",
-		Ban: core.MustParseBan("20/1m for 10m max 24h")}
+	s := newLimited(t, policy.Policy{Name: "p", Apps: []string{"a"}, Limit: limit(l), Key: "ip",
+		Ban: core.MustParseBan("20/1m for 10m max 24h")})
 
 	// The second ban is shorter than the first and replaces it: the administrator's word counts,
 	// not the longer one.
 	for _, span := range []time.Duration{10 * time.Hour, 3 * time.Hour, 3 * time.Hour} {
-		if err := fleet.Impose(t.Context(), p, "k\x00", span); err != nil {
-			t.Fatal(err)
-		}
-
-		d, err := fleet.Peek(t.Context(), p, "k\x00")
-		if err != nil || !d.Banned || d.RetryAfter > span || d.RetryAfter < span-time.Minute {
-			t.Errorf("banned for %s, it is %+v, %v", span, d, err)
+		s.must(s.ImposeBan(t.Context(), s.admin, "p", "k\x00", span))
+		if d := s.peek("p", "k\x00"); !d.Banned || d.RetryAfter > span || d.RetryAfter < span-time.Minute {
+			t.Errorf("banned for %s, it is %+v", span, d)
 		}
 	}
-
-	list, err := listedBans(t, fleet)
-	if err != nil || len(list) != 1 || list[0].Key != "k\x00" {
-		t.Errorf("%v, %v", list, err)
+	if list := s.listedBans(); len(list) != 1 || list[0].Key != "k\x00" {
+		t.Errorf("%v", list)
 	}
 
 	// A lift leaves the count alone, so all five units are there.
-	if err := fleet.Lift(t.Context(), p, "k\x00"); err != nil {
-		t.Fatal(err)
-	}
-	if d, err := fleet.Peek(t.Context(), p, "k\x00"); err != nil || d.Banned || d.Remaining != 5 {
-		t.Errorf("after the lift it is %+v, %v", d, err)
-	}
-
-	// Without a ban in the policy no instance would look for one.
-	p.Ban = core.Ban{}
-	if err := fleet.Impose(t.Context(), p, "k", time.Hour); err == nil {
-		t.Error("a policy without a ban has banned a key")
+	s.must(s.LiftBan(t.Context(), s.admin, "p", "k\x00"))
+	if d := s.peek("p", "k\x00"); d.Banned || d.Remaining != 5 {
+		t.Errorf("after the lift it is %+v", d)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -68,64 +67,45 @@ func (r *request) lookUp(k *keys) error {
 			return err
 		}
 		key, first = on.Counted, 1
-		err = r.Service.LookUp(r.req.Context(), r.actor, on.Policy, key,
-			func(ctx context.Context, p policy.Policy, key string) error {
-				return k.add(r.looked(ctx, k, p, key))
-			})
+		u, err := r.Service.LookUp(r.req.Context(), r.actor, on.Policy, key)
 		if err != nil {
 			return err
 		}
+		k.Rows = append(k.Rows, r.looked(k, u))
 	}
 
-	more, err := r.Service.LookUpEach(r.req.Context(), r.actor, key, maxOthers,
+	list, more, err := r.Service.LookUpEach(r.req.Context(), r.actor, key, maxOthers,
 		func(p policy.Policy) bool { return meets(on, p, keyOf(k.Key)) },
-		func(p policy.Policy) string { return counted(r.req.Context(), p, keyOf(k.Key)) },
-		func(ctx context.Context, p policy.Policy, key string) error { return k.add(r.looked(ctx, k, p, key)) })
+		func(p policy.Policy) string { return counted(r.req.Context(), p, keyOf(k.Key)) })
 	if err != nil {
 		return err
+	}
+	for _, u := range list {
+		k.Rows = append(k.Rows, r.looked(k, u))
 	}
 
 	// Of those with the same share of their limit used, the order is that of the names.
 	k.Further = more
 	slices.SortStableFunc(k.Rows[first:], func(a, b keyRow) int {
-		return cmp.Or(b.Until.Compare(a.Until), cmp.Compare(b.Share, a.Share))
+		return cmp.Or(b.Ban.Until.Compare(a.Ban.Until), cmp.Compare(b.Share, a.Share))
 	})
 	return nil
 }
 
-// add adds a row that was looked up.
-func (k *keys) add(row keyRow, err error) error {
-	if err == nil {
-		k.Rows = append(k.Rows, row)
-	}
-	return err
-}
-
-// looked returns the row of a key that is looked up.
-func (r *request) looked(ctx context.Context, k *keys, p policy.Policy, key string) (keyRow, error) {
-	d, err := r.Fleet.Peek(ctx, p, key)
-	if err != nil {
-		return keyRow{}, fleetErr(err)
-	}
-	row := k.row(r, p.Name, key)
-	row.Found, row.CanEdit, row.Shadow = &p, r.access.CanEdit(p.Apps), isShadow(&p, key)
-	row.Gauge, row.Granted = newGauge(p.LimitOf(key, r.Clock()), d), d.Credit
+// looked returns the row of a key that was looked up.
+func (r *request) looked(k *keys, u service.KeyUse) keyRow {
+	row := k.row(r, u.Policy.Name, u.Key)
+	row.Found, row.CanEdit, row.Shadow = &u.Policy, r.access.CanEdit(u.Policy.Apps), isShadow(&u.Policy, u.Key)
+	row.Gauge, row.Granted = newGauge(u.Policy.LimitOf(u.Key, r.Clock()), u.Decision), u.Credit
 	row.Share = row.Gauge.Percent
-	if d.Banned {
-		row.Banned, row.Until, row.Left = true, r.Clock().Add(d.RetryAfter), row.Gauge.After
+	if u.Banned {
+		row.Banned, row.Left = true, row.Gauge.After
+		row.Ban = service.KeyBan{Policy: u.Policy.Name, Key: u.Key, Until: r.Clock().Add(u.RetryAfter)}
 	}
-
-	// What the credit consists of is a question of its own.
-	if d.Credit != 0 {
-		list, err := r.Fleet.Credits(ctx, p, key)
-		if err != nil {
-			return keyRow{}, fleetErr(err)
-		}
-		for _, c := range list {
-			row.Gauge.Credits = append(row.Gauge.Credits, credit{c.Units, time.UnixMicro(c.Until)})
-		}
+	for _, c := range u.Credits {
+		row.Gauge.Credits = append(row.Gauge.Credits, credit{c.Units, time.UnixMicro(c.Until)})
 	}
-	return row, nil
+	return row
 }
 
 // errNoPolicy is what is said of a policy that the actor sees none of.
@@ -198,12 +178,4 @@ func looksLikeAddress(key string) bool {
 	_, err := netip.ParseAddr(strings.TrimSpace(key))
 	_, err2 := netip.ParsePrefix(strings.TrimSpace(key))
 	return err == nil || err2 == nil
-}
-
-// fleetErr has a failure of Redis answered as one. A mistake is none.
-func fleetErr(err error) error {
-	if err != nil && mistakesOf(err) == nil {
-		return fmt.Errorf("%w: %w", errFleet, err)
-	}
-	return err
 }

@@ -52,8 +52,7 @@ type keys struct {
 
 	policies map[string]*policy.Policy // of the application
 	lately   map[ruleKey]topkeys.Key   // what was refused in the last minutes
-	until    map[ruleKey]int64         // when bans end, in microseconds
-	by       map[ruleKey]string        // who imposed them, of those that a user did
+	bans     map[ruleKey]service.KeyBan
 }
 
 // ruleKey is a key under a policy.
@@ -69,9 +68,8 @@ type keyRow struct {
 	Least, Count int64 // requests that were refused in the last minutes
 	Share        int64 // how long the bar is, in percent
 	Since        time.Time
-	Until        time.Time     // the end of the ban; zero without one
-	By           string        // who imposed it, or "" for what the policy did by itself
-	Left         time.Duration // until then
+	Ban          service.KeyBan
+	Left         time.Duration // until its end
 	Shadow       bool          // the policy counts, and refuses nothing
 	Changed      bool          // the policy was changed while requests were counted
 }
@@ -86,8 +84,6 @@ const (
 	maxRows  = 50  // of a view
 	maxNames = 100 // of policies to choose from
 )
-
-func (k *keys) refresh() int { return reload(k.Every && k.View != viewOne) }
 
 // Query returns the parameters of this page.
 func (k *keys) Query() string { return k.query(k.View, k.Key) }
@@ -130,7 +126,7 @@ func (r *request) showKeys(k *keys) error {
 		k.Mistakes, err = m, nil
 	}
 	// What a request meets is shown without the counts.
-	if k.Try != nil && errors.Is(err, errFleet) {
+	if k.Try != nil && errors.Is(err, service.ErrNoFleet) {
 		k.Away, k.Rows, err = true, nil, nil
 	}
 	if err != nil {
@@ -143,6 +139,7 @@ func (r *request) showKeys(k *keys) error {
 	if k.View == viewOne && k.Try == nil {
 		k.Try = tryAs(keyOf(k.Key))
 	}
+	r.reloads = k.Every && k.View != viewOne
 	return r.show(status, "keys", "Keys", k)
 }
 
@@ -196,20 +193,15 @@ func (r *request) keys(v url.Values) (*keys, error) {
 // chosen last, or the first. A policy that is not of it brings its own, as links of messages have
 // no other. Only what was in the address or chosen goes into links, which choose it again.
 func (r *request) chooseApp(k *keys, named string) error {
-	apps, err := r.apps()
-	if err != nil {
-		return err
-	}
-	if named != "" && !sees(apps, named) {
+	if named != "" && !r.sees(named) {
 		return service.ErrNotFound
 	}
+
 	if k.Chosen = named; named == "" {
-		if k.Chosen, err = r.chosenApp(); err != nil {
-			return err
-		}
+		k.Chosen = r.chosenApp()
 	}
-	if k.App = k.Chosen; k.App == "" && len(apps) > 0 {
-		k.App = apps[0].Name
+	if k.App = k.Chosen; k.App == "" && len(r.apps) > 0 {
+		k.App = r.apps[0].Name
 	}
 	if k.Policy == "" || k.App == "" {
 		return nil
@@ -220,7 +212,7 @@ func (r *request) chooseApp(k *keys, named string) error {
 		k.Mistakes = mistakes{"policy": {errNoPolicy}}
 		return nil
 	}
-	at := slices.IndexFunc(p.Apps, func(app string) bool { return sees(apps, app) })
+	at := slices.IndexFunc(p.Apps, r.sees)
 	if err != nil || at < 0 {
 		return err
 	}
@@ -247,7 +239,10 @@ func (r *request) fillKeys(k *keys) error {
 	}
 	k.addTop(top)
 	if k.View == viewOne {
-		return r.lookUp(k)
+		if err := r.lookUp(k); err != nil {
+			return err
+		}
+		return r.explainBans(k.Rows)
 	}
 
 	// A Redis that does not answer is not asked again.
@@ -259,10 +254,21 @@ func (r *request) fillKeys(k *keys) error {
 	if k.View == viewBanned {
 		k.Away = k.Away || k.NoBans
 		k.showBanned(r)
-		return nil
+	} else {
+		k.showRefused(r, top)
 	}
-	k.showRefused(r, top)
-	return nil
+	return r.explainBans(k.Rows)
+}
+
+// explainBans adds to the rows that are shown who banned their keys.
+func (r *request) explainBans(rows []keyRow) error {
+	var bans []*service.KeyBan
+	for i := range rows {
+		if rows[i].Banned {
+			bans = append(bans, &rows[i].Ban)
+		}
+	}
+	return r.Service.ExplainBans(r.req.Context(), r.actor, bans)
 }
 
 // addTop notes what was refused in the last minutes.
@@ -307,17 +313,19 @@ func (r *request) addBans(k *keys) error {
 		r.Logger.WarnContext(r.req.Context(), "the bans cannot be read", "error", err)
 		k.NoBans = true
 	}
-	k.until, k.by = map[ruleKey]int64{}, map[ruleKey]string{}
+	k.bans = map[ruleKey]service.KeyBan{}
 	for _, b := range list {
-		k.until[ruleKey{b.Rule, b.Key}] = b.Until
+		until := time.UnixMicro(b.Until)
+		k.bans[ruleKey{b.Rule, b.Key}] = service.KeyBan{Policy: b.Rule, Key: b.Key, Until: until}
 	}
 
 	beside, err := r.Service.BansBeside(r.req.Context(), r.actor, chosen)
 	for _, b := range beside {
-		at := ruleKey{b.Policy, b.Key}
-		k.until[at], k.by[at] = max(k.until[at], b.Until.UnixMicro()), b.By
+		if at := (ruleKey{b.Policy, b.Key}); b.Until.After(k.bans[at].Until) {
+			k.bans[at] = b
+		}
 	}
-	k.Banned = int64(len(k.until))
+	k.Banned = int64(len(k.bans))
 	return err
 }
 
@@ -346,11 +354,12 @@ func (k *keys) showRefused(r *request, top stats.Top) {
 
 // showBanned adds the keys that are banned, those whose bans last longest first.
 func (k *keys) showBanned(r *request) {
-	for at := range k.until {
+	for at := range k.bans {
 		k.Rows = append(k.Rows, k.row(r, at.Rule, at.Key))
 	}
 	slices.SortFunc(k.Rows, func(a, b keyRow) int {
-		return cmp.Or(b.Until.Compare(a.Until), cmp.Compare(a.Policy, b.Policy), cmp.Compare(a.Counted, b.Counted))
+		return cmp.Or(b.Ban.Until.Compare(a.Ban.Until), cmp.Compare(a.Policy, b.Policy),
+			cmp.Compare(a.Counted, b.Counted))
 	})
 	k.bound(func(row *keyRow) float64 { return float64(row.Left) })
 }
@@ -380,9 +389,8 @@ func (k *keys) row(r *request, name, key string) keyRow {
 
 	seen := k.lately[ruleKey{name, key}]
 	row.Least, row.Count, row.Since = seen.Least(), seen.Count, seen.Since
-	if until := k.until[ruleKey{name, key}]; until != 0 {
-		row.Until, row.Banned, row.By = time.UnixMicro(until), true, k.by[ruleKey{name, key}]
-		row.Left = row.Until.Sub(r.Clock()).Round(time.Second)
+	if row.Ban, row.Banned = k.bans[ruleKey{name, key}]; row.Banned {
+		row.Left = row.Ban.Until.Sub(r.Clock()).Round(time.Second)
 	}
 
 	if p := k.policies[name]; p != nil {
@@ -403,12 +411,16 @@ func isShadow(p *policy.Policy, key string) bool {
 	return p.Mode == policy.Shadow || partly && !p.Enforce.Has(p.Name, key)
 }
 
-// bansEvery is the time between two readings of bans for pages that reload themselves.
-const bansEvery = time.Second
+// bansEvery is the time between two readings of bans for pages that reload themselves, and
+// bansTimeout bounds one.
+const (
+	bansEvery   = time.Second
+	bansTimeout = 5 * time.Second
+)
 
 // newBans returns what reads bans for all who look at them, by the names of the policies.
-func newBans(f Fleet) *live.Shared[string, []core.Banned] {
-	return live.NewShared(live.Options[string, []core.Banned]{Every: bansEvery, Timeout: keyTimeout,
+func newBans(f service.Fleet) *live.Shared[string, []core.Banned] {
+	return live.NewShared(live.Options[string, []core.Banned]{Every: bansEvery, Timeout: bansTimeout,
 		Read: func(ctx context.Context, names string, _ []core.Banned) ([]core.Banned, error) {
 			return f.Bans(ctx, strings.Fields(names))
 		}})

@@ -1,6 +1,8 @@
 package web
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -18,9 +20,7 @@ import (
 type list struct {
 	Query    service.Query
 	Apps     []service.App
-	Modes    []choice
-	Spans    []choice // of the last change
-	Usual    []usualFilter
+	Usual    []link
 	Rows     []listed
 	Total    int64
 	Page     int
@@ -28,7 +28,6 @@ type list struct {
 	Previous string // addresses of pages, or ""
 	Next     string
 	Columns  []column
-	Orders   []choice
 	Here     string // the query of this page
 	CanAdd   bool   // the actor owns some application
 	Manager  bool   // the actor may add applications
@@ -37,12 +36,6 @@ type list struct {
 	Late     bool
 	Wide     int // of a sparkline
 	Mistakes mistakes
-}
-
-// usualFilter is a link to a filter that many look at.
-type usualFilter struct {
-	Name, Link string
-	Here       bool // the list is that of the filter, whichever page of it
 }
 
 // row is a policy in a list.
@@ -55,11 +48,10 @@ type row struct {
 // listed is a policy in the list, in one line.
 type listed struct {
 	row
-	ForWhom, Match string
-	Whole, Part    string // paths of the sparkline
-	Words          string // for people who cannot see it
-	Refused        int64
-	Share          string // "" without requests
+	Whole, Part string // paths of the sparkline
+	Words       string // for people who cannot see it
+	Refused     int64
+	Share       string // "" without requests
 }
 
 // Tick is the value of the box that selects the policy.
@@ -72,10 +64,7 @@ type column struct {
 
 func listPage(r *request) error {
 	q := queryOf(r.req.URL.Query())
-	var err error
-	if q.App, err = r.chosenApp(); err != nil {
-		return err
-	}
+	q.App = r.chosenApp()
 	return r.showList(http.StatusOK, q, nil)
 }
 
@@ -87,15 +76,10 @@ func (r *request) showList(status int, q service.Query, m mistakes) error {
 		return err
 	}
 
-	apps, err := r.apps()
-	if err != nil {
-		return err
-	}
-
 	l := list{
-		Query: q, Apps: apps, Modes: modes(), Spans: choices("changed"), Total: page.Total, Page: page.Page.Page,
-		Pages: page.Pages, Columns: columns(q), Orders: choices("sort"), Here: listValues(q).Encode(),
-		CanAdd: ownsSome(apps), Manager: r.access.CanManage(),
+		Query: q, Apps: r.apps, Total: page.Total, Page: page.Page.Page,
+		Pages: page.Pages, Columns: columns(q), Here: listValues(q).Encode(),
+		CanAdd: len(r.ownApps()) > 0, Manager: r.access.CanManage(),
 		Filtered: q.Search != "" || q.Mode != "" || q.Changed != "" || q.Refusing,
 		Usual:    usualFilters(q), Late: page.Late && r.Fleet != nil, Wide: drawing.SparkWidth(24), Mistakes: m,
 	}
@@ -118,14 +102,14 @@ func (r *request) showList(status int, q service.Query, m mistakes) error {
 }
 
 // usualFilters returns links to the filters that many look at, from a list with the query q.
-func usualFilters(q service.Query) (list []usualFilter) {
+func usualFilters(q service.Query) (list []link) {
 	here := listPath(q, 1)
 	for _, f := range vocabulary.Filters {
 		u, _ := url.ParseQuery(f.Query)
 		filter := queryOf(u)
 		filter.App = q.App
-		link := listPath(filter, 1)
-		list = append(list, usualFilter{f.Name, link, link == here})
+		to := listPath(filter, 1)
+		list = append(list, link{f.Name, to, to == here})
 	}
 	return list
 }
@@ -136,7 +120,7 @@ func (r *request) rowOf(p policy.Policy) row {
 
 func (r *request) listedOf(p service.Listed) listed {
 	l := listed{
-		row: r.rowOf(p.Policy), ForWhom: forWhom(p.Key), Match: matchWords(p.Match), Refused: p.Refused,
+		row: r.rowOf(p.Policy), Refused: p.Refused,
 		Share: share(p.Refused, p.Total.Total()),
 	}
 
@@ -188,10 +172,6 @@ func matchWords(m policy.Match) string {
 	return strings.Join(parts, " ")
 }
 
-func ownsSome(apps []service.App) bool {
-	return slices.ContainsFunc(apps, func(a service.App) bool { return a.Role == service.Owner })
-}
-
 // queryOf reads the query of a list. The service refuses impossible values.
 func queryOf(u url.Values) service.Query {
 	return service.Query{
@@ -227,7 +207,8 @@ func listPath(q service.Query, page int) string {
 
 // OtherOrder names the order of the list if the form does not offer it, or is "".
 func (l list) OtherOrder() string {
-	if l.Query.Sort == "name" || slices.ContainsFunc(l.Orders, func(c choice) bool { return c.Value == l.Query.Sort }) {
+	offered := func(c choice) bool { return c.Value == l.Query.Sort }
+	if l.Query.Sort == "name" || slices.ContainsFunc(choices("sort"), offered) {
 		return ""
 	}
 	return "The other way round"
@@ -257,4 +238,111 @@ func columns(q service.Query) []column {
 		list = append(list, column{c.Words, listPath(next, 1), order})
 	}
 	return list
+}
+
+// perPage is how many rows are on a page of a list that is read as a whole.
+const perPage = 100
+
+// paging is the place of a page in its list.
+type paging struct {
+	All            int64  // rows on all pages
+	Previous, Next string // addresses of pages, or ""
+}
+
+// pageIn returns the number of the page that an address asks for: 1 if it is none.
+func pageIn(u url.Values) int {
+	page, err := strconv.Atoi(u.Get("page"))
+	if err != nil {
+		return 1
+	}
+	return page
+}
+
+// pageOf returns the part of a list that the address asks for: the first one if there is no such
+// page.
+func pageOf[T any](r *request, list []T) ([]T, paging) {
+	page := pageIn(r.req.URL.Query())
+	if last := max(1, (len(list)+perPage-1)/perPage); page < 1 || page > last {
+		page = 1
+	}
+	// The other pages keep the search, which has made the list what it is.
+	at := func(page int) string {
+		q := given(map[string]string{"search": r.query("search"), "page": strconv.Itoa(page)})
+		return r.req.URL.Path + "?" + q.Encode()
+	}
+
+	p := paging{All: int64(len(list))}
+	if page > 1 {
+		p.Previous = at(page - 1)
+	}
+	if page*perPage < len(list) {
+		p.Next = at(page + 1)
+	}
+
+	return list[(page-1)*perPage : min(page*perPage, len(list))], p
+}
+
+// results is the page of a search in all applications.
+type results struct {
+	Text     string
+	Policies []policy.Policy // those whose names begin with the text come first
+	Total    int64           // with those that are not shown
+	All      string          // the address of the list of all of them
+	Key      string          // the address that looks the text up as a key
+	Mistakes mistakes
+}
+
+// maxResults is how many policies a search shows.
+const maxResults = 20
+
+func searchPage(r *request) error {
+	s := results{Text: strings.TrimSpace(r.query("q"))}
+	if s.Text == "" {
+		return r.show(http.StatusOK, "search", "Search", s)
+	}
+
+	q := service.Query{Search: s.Text, PerPage: service.MaxPerPage}
+	page, err := r.Service.Policies(r.req.Context(), r.actor, q)
+	if s.Mistakes = mistakesOf(err); s.Mistakes != nil {
+		return r.show(http.StatusUnprocessableEntity, "search", "Search", s)
+	}
+	if err != nil {
+		return err
+	}
+
+	// One of exactly that name comes first, also where more are found than are read.
+	exact, err := r.Service.Policy(r.req.Context(), r.actor, s.Text)
+	switch {
+	case err == nil:
+		same := func(p policy.Policy) bool { return p.Name == exact.Name }
+		page.Policies = slices.Insert(slices.DeleteFunc(page.Policies, same), 0, exact)
+	case !errors.Is(err, service.ErrNotFound):
+		return err
+	}
+
+	// A policy that is called so comes before one whose path or description has the text.
+	slices.SortStableFunc(page.Policies, func(a, b policy.Policy) int {
+		return cmp.Compare(nearness(a, s.Text), nearness(b, s.Text))
+	})
+	s.Policies = page.Policies[:min(len(page.Policies), maxResults)]
+	s.Total = page.Total
+	s.All = "/policies?" + url.Values{"app": {""}, "search": {s.Text}}.Encode()
+	s.Key = "/keys?" + url.Values{"key": {s.Text}}.Encode()
+	return r.show(http.StatusOK, "search", "Search", s)
+}
+
+// nearness returns how well a policy answers a search: the least is best.
+func nearness(p policy.Policy, text string) int {
+	name, text := strings.ToLower(p.Name), strings.ToLower(text)
+	switch {
+	case name == text:
+		return -1
+	case strings.HasPrefix(name, text):
+		return 0
+	case strings.Contains(name, text):
+		return 1
+	case strings.Contains(strings.ToLower(p.Match.Path), text):
+		return 2
+	}
+	return 3
 }

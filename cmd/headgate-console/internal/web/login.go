@@ -1,11 +1,14 @@
 package web
 
 import (
+	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"net/http"
 	"net/url"
 	"strings"
 
+	"github.com/headgate/headgate/cmd/headgate-console/internal/oidc"
 	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
 )
 
@@ -31,13 +34,14 @@ func login(r *request) error {
 	form := loginForm{Name: r.field("name"), Next: r.field("next"), Provider: r.Provider != nil}
 	session, err := r.Service.Login(r.req.Context(), form.Name, r.field("password"), r.logInMeta())
 
-	var status int
-	if status, form.Mistake = r.logInFailure(err, "The name or the password is wrong.", ""); status != 0 {
+	if status, text := r.logInFailure(err, "password"); status != 0 {
+		form.Mistake = text
 		return r.show(status, "login", "Sign in", form)
 	}
 	if err != nil {
 		return err
 	}
+
 	// The password was right, and a code is asked for next. The cookie is no session yet.
 	if session.Pending != "" {
 		r.setCookie(&http.Cookie{Name: r.pendingCookie(), Value: session.Pending, Expires: session.Expires})
@@ -77,16 +81,16 @@ func loginCode(r *request) error {
 	session, err := r.Service.LoginCode(r.req.Context(), r.cookie(r.pendingCookie()), r.field("code"), r.logInMeta())
 	if errors.Is(err, service.ErrNotLoggedIn) {
 		r.dropCookie(r.pendingCookie())
-		return r.show(http.StatusUnauthorized, "login", "Sign in", loginForm{
-			Next: form.Next, Provider: r.Provider != nil,
-			Mistake: "The sign-in took too long, or has ended. Please begin again.",
-		})
+		ended := vocabulary.Signin["ended"]
+		return r.show(ended.Status, "login", "Sign in",
+			loginForm{Next: form.Next, Provider: r.Provider != nil, Mistake: ended.Text})
 	}
 
-	var status int
-	status, form.Mistake = r.logInFailure(err, "The code is wrong, or was used before. Wait for the next one.",
-		" A recovery code, or a browser in which you have signed in before, may work now.")
-	if status != 0 {
+	if status, text := r.logInFailure(err, "code"); status != 0 {
+		form.Mistake = text
+		if status == http.StatusTooManyRequests {
+			form.Mistake += " A recovery code, or a browser in which you have signed in before, may work now."
+		}
 		return r.show(status, "code", "Sign in", form)
 	}
 	if err != nil {
@@ -98,22 +102,17 @@ func loginCode(r *request) error {
 }
 
 // logInFailure returns the status of the form of a log-in, and what it says of an error that a
-// person can do something about. The status is 0 for every other error, and for none.
-func (r *request) logInFailure(err error, wrong, limitedToo string) (status int, text string) {
+// person can do something about; wrong names what is said of a wrong password or code. The status
+// is 0 for every other error, and for none.
+func (r *request) logInFailure(err error, wrong string) (status int, text string) {
 	var limited *service.LimitedError
-	switch {
-	case errors.Is(err, service.ErrCredentials):
-		return http.StatusUnauthorized, wrong
-	case errors.As(err, &limited):
+	if errors.As(err, &limited) {
 		f := r.explain(err)
-		return f.Status, f.Text + limitedToo
-	case errors.Is(err, service.ErrFull):
-		return http.StatusServiceUnavailable, fullTitle + ", so the console cannot sign anyone in. " +
-			"Make room where the console has its database."
-	case errors.Is(err, service.ErrUnavailable):
-		return http.StatusServiceUnavailable, "The database does not answer. Please try again in a moment."
+		return f.Status, f.Text
 	}
-	return 0, ""
+	known := names{{service.ErrCredentials, wrong}, {service.ErrFull, "full"}, {service.ErrUnavailable, "database"}}
+	said := vocabulary.Signin[known.of(err)]
+	return said.Status, said.Text
 }
 
 // maxNext is how many bytes the address of a page to show after the log-in may have. A cookie
@@ -140,4 +139,94 @@ func logout(r *request) error {
 	}
 	r.dropCookie(r.Cookie())
 	return r.seeOther("/login", "out")
+}
+
+// flowLife is how many seconds a log-in at the provider may take.
+const flowLife = 600
+
+// flow is the content of the cookie that keeps a log-in until the provider sends the browser
+// back. Another browser has no such cookie, and cannot end the log-in.
+type flow struct {
+	oidc.Flow
+	Next string `json:"next"`
+}
+
+func (r *request) flowCookie() string { return r.Cookie() + "-oidc" }
+
+// oidcBegin sends the browser to the provider.
+func oidcBegin(r *request) error {
+	if r.Provider == nil {
+		return service.ErrNotFound
+	}
+
+	f, address, err := r.Provider.Begin(r.req.Context())
+	if err != nil {
+		return r.oidcFailed(err)
+	}
+
+	value, err := json.Marshal(flow{f, local(r.query("next"))})
+	if err != nil {
+		return err
+	}
+
+	r.setCookie(&http.Cookie{
+		Name: r.flowCookie(), Value: base64.RawURLEncoding.EncodeToString(value), MaxAge: flowLife,
+	})
+
+	http.Redirect(r.w, r.req, address, http.StatusSeeOther)
+	return nil
+}
+
+// oidcEnd starts a session if the provider has authenticated the user.
+func oidcEnd(r *request) error {
+	if r.Provider == nil {
+		return service.ErrNotFound
+	}
+
+	var f flow
+	if data, err := base64.RawURLEncoding.DecodeString(r.cookie(r.flowCookie())); err == nil {
+		_ = json.Unmarshal(data, &f) // without it there is no state that matches
+	}
+	r.dropCookie(r.flowCookie()) // a log-in ends once
+	who, err := r.Provider.Finish(r.req.Context(), f.Flow, r.req.URL.Query())
+	if err != nil {
+		return r.oidcFailed(err)
+	}
+
+	// A user with a password is asked for it at the first log-in by the provider: own is the user
+	// of the session that the browser has.
+	own, err := r.Service.Authenticate(r.req.Context(), r.sessionToken(), r.meta())
+	if err != nil && !errors.Is(err, service.ErrNotLoggedIn) {
+		return err
+	}
+
+	session, err := r.Service.LoginByProvider(r.req.Context(), who, own, r.logInMeta())
+	if err != nil {
+		return r.oidcFailed(err)
+	}
+
+	r.setSession(session)
+	return r.seeOther(local(f.Next), "")
+}
+
+// providerFailures are the errors of a log-in at the provider that a person can do something about.
+var providerFailures = names{
+	{oidc.ErrAway, "provider away"}, {oidc.ErrGroup, "group"}, {service.ErrOwnPassword, "own password"},
+	{service.ErrNotLoggedIn, "no user"}, {oidc.ErrRefused, "refused"},
+}
+
+// oidcFailed shows the page for logging in again.
+func (r *request) oidcFailed(err error) error {
+	name := providerFailures.of(err)
+	if name == "" {
+		return err
+	}
+
+	r.Logger.WarnContext(r.req.Context(), "a log-in at the provider failed", "request_id", r.requestID(), "error", err)
+	if !errors.Is(err, oidc.ErrAway) && !errors.Is(err, service.ErrNotLoggedIn) { // the service has noted that
+		r.Service.RefuseProvider(r.req.Context(), err, r.meta())
+	}
+
+	said := vocabulary.Signin[name]
+	return r.show(said.Status, "login", "Sign in", loginForm{Provider: true, Mistake: said.Text})
 }

@@ -82,16 +82,16 @@ func setMode(r *request) error {
 
 	// The version of the page is sent along, so that a change by another user in between is a
 	// conflict.
-	mine, action := p, policyPath(p.Name)+"/mode"
+	mine := p
 	mine.Mode, mine.Version = mode, r.version("version")
 	if mode == policy.Off && p.Mode != policy.Off && !r.confirmed() {
 		when := "now on"
 		if hours > 0 {
 			when = fmt.Sprintf("now, for %s,", plural(hours, "hour", "hours"))
 		}
-		return r.confirmOff(p, when, action, r.sent())
+		return r.confirmOff(p, when)
 	}
-	if asked, err := r.confirmMore(mine, action); asked || err != nil {
+	if asked, err := r.confirmMore(mine); asked || err != nil {
 		return err
 	}
 
@@ -107,7 +107,7 @@ func setMode(r *request) error {
 		return r.showPolicy(http.StatusUnprocessableEntity, p, menu, beside{})
 	}
 	if err != nil {
-		return r.conflictOr(err)
+		return err
 	}
 	return r.seeOther(policyPath(p.Name), done)
 }
@@ -140,4 +140,41 @@ func (r *request) readMode() (m modeMenu, mode policy.Mode, hours int64) {
 func stay(r *request) error {
 	name := r.req.PathValue("name")
 	return after(r.Service.CancelPause(r.req.Context(), r.actor, name), nil, r.to(policyPath(name), "stays"))
+}
+
+// watched is what a policy in shadow has seen, with the button that enforces it.
+type watched struct {
+	Name    string
+	Since   time.Time
+	Begins  bool // counting begins later, at Since
+	Seen    int64
+	Over    int64 // of them, over the limit
+	OnLimit string
+	Counted bool // there is a Redis
+
+	CanEdit bool
+	Version int64 // of the page, which the button enforces
+	Stale   bool  // there is a newer version
+}
+
+// Share says which part of the requests was over the limit.
+func (w watched) Share() string { return share(w.Over, w.Seen) }
+
+// watched returns what a policy has seen, or nil if it is not in shadow. shown is the version of
+// the page.
+func (r *request) watched(p policy.Policy, shown int64) (*watched, error) {
+	if p.Mode != policy.Shadow {
+		return nil, nil
+	}
+
+	seen, err := r.Service.SeenInShadow(r.req.Context(), r.actor, p.Name)
+	if err != nil || seen.Since.IsZero() { // it was changed since
+		return nil, err
+	}
+
+	return &watched{
+		Name: p.Name, Since: seen.Since, Begins: seen.Since.After(r.Clock()), Seen: seen.Counts.Total(),
+		Over: seen.Over(), OnLimit: p.OnLimit, Counted: r.Fleet != nil,
+		CanEdit: r.access.CanEdit(p.Apps), Version: shown, Stale: shown != p.Version,
+	}, nil
 }

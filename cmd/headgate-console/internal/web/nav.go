@@ -21,8 +21,8 @@ type entry struct {
 	Words, Path string
 	Here        bool
 
-	manager bool   // only administrators may open it
-	also    string // the first segment of further pages under it, or ""
+	Manager bool   // only administrators may open it
+	Also    string // the first segment of further pages under it, or ""
 }
 
 // Path returns where the group leads.
@@ -31,35 +31,22 @@ func (g group) Path() string { return g.Pages[0].Path }
 // groups returns the navigation for a user, with the place of a page in it by the first segment of
 // its path.
 func groups(section string, manager bool) []group {
-	list := []group{
-		{Words: "Traffic", Pages: []entry{{Words: "Traffic", Path: "/"}}},
-		{Words: "Policies", Pages: []entry{{Words: "Policies", Path: "/policies", also: "new"}}},
-		{Words: "Keys", Pages: []entry{{Words: "Keys", Path: "/keys"}}},
-		{Words: "Activity", Pages: []entry{
-			{Words: "Alerts", Path: "/alerts"}, {Words: "Audit log", Path: "/audit", manager: true},
-			{Words: "Deleted policies", Path: "/deleted"},
-		}},
-		{Words: "Settings", Pages: []entry{
-			{Words: "Applications", Path: "/apps"}, {Words: "Users", Path: "/users", manager: true},
-			{Words: "Import and export", Path: "/import"},
-			{Words: "Sign-in and backup", Path: "/settings", manager: true},
-		}},
-	}
-
+	list := slices.Clone(vocabulary.Groups)
 	for i := range list {
 		g := &list[i]
-		g.Pages = slices.DeleteFunc(g.Pages, func(e entry) bool { return e.manager && !manager })
+		g.Pages = slices.DeleteFunc(slices.Clone(g.Pages), func(e entry) bool { return e.Manager && !manager })
+
 		for j := range g.Pages {
 			e := &g.Pages[j]
-			e.Here = e.Path == "/"+section || e.also == section && section != ""
+			e.Here = e.Path == "/"+section || e.Also == section && section != ""
 			g.Here = g.Here || e.Here
 		}
 	}
 	return list
 }
 
-// appLink chooses an application, or all.
-type appLink struct {
+// link is one of several, of which a page shows one.
+type link struct {
 	Words, Link string
 	Here        bool
 }
@@ -70,76 +57,58 @@ const maxAppLinks = 50
 // appCookie returns the name of the cookie of the application that was chosen last.
 func (r *request) appCookie() string { return r.Cookie() + "-app" }
 
-// apps returns the applications that the actor sees. It asks the service once for each request.
-func (r *request) apps() ([]service.App, error) {
-	if r.seen == nil {
-		list, err := r.Service.Apps(r.req.Context(), r.actor)
-		if err != nil {
-			return nil, err
-		}
-		r.seen = append([]service.App{}, list...)
-	}
-	return r.seen, nil
-}
-
 // chosenApp returns the application that the address names, or else the one that was chosen last,
 // or "" for all. An application of the address is as it was typed: the service decides about it.
 // One that was chosen last, and that the actor does not see, is none.
-func (r *request) chosenApp() (string, error) {
+func (r *request) chosenApp() string {
 	if r.req.URL.Query().Has("app") || r.part {
-		return r.query("app"), nil
+		return r.query("app")
 	}
-	chosen := r.cookie(r.appCookie())
-	if chosen == "" {
-		return "", nil
+	if chosen := r.cookie(r.appCookie()); r.sees(chosen) {
+		return chosen
 	}
-	apps, err := r.apps()
-	if err != nil || !sees(apps, chosen) {
-		return "", err
-	}
-	return chosen, nil
+	return ""
 }
 
-// sees reports whether an application is one of those that an actor sees.
-func sees(apps []service.App, name string) bool {
-	return slices.ContainsFunc(apps, func(a service.App) bool { return a.Name == name })
+// sees reports whether an application is one of those that the actor sees.
+func (r *request) sees(name string) bool {
+	return slices.ContainsFunc(r.apps, func(a service.App) bool { return a.Name == name })
+}
+
+// ownApps returns the names of the applications that the actor owns.
+func (r *request) ownApps() (names []string) {
+	for _, a := range r.apps {
+		if a.Role == service.Owner {
+			names = append(names, a.Name)
+		}
+	}
+	return names
 }
 
 // addApps adds the choice of the application to a frame. A page whose address names one is the
 // choice of it for the pages after it.
-func (r *request) addApps(f *frame, status int) {
-	if !f.Ready || status >= http.StatusInternalServerError {
-		return
-	}
-
-	apps, err := r.apps()
-	if err == nil {
-		f.App, err = r.chosenApp()
-	}
+func (r *request) addApps(f *frame) {
 	// A page that a policy brought to its application shows that one.
+	f.App = r.chosenApp()
 	if k, ok := f.Body.(*keys); ok && k.Own {
 		f.App = k.App
-	}
-	if err != nil {
-		r.Logger.WarnContext(r.req.Context(), "the applications cannot be read", "error", err)
-		return
 	}
 
 	// An address that names an application makes it the choice of the pages that follow.
 	switch {
-	case len(apps) == 1:
-		f.App = apps[0].Name
-	case f.App != "" && !sees(apps, f.App):
+	case len(r.apps) == 1:
+		f.App = r.apps[0].Name
+	case f.App != "" && !r.sees(f.App):
 		f.App = ""
 	case r.choosesApp() && f.App == r.query("app"):
 		r.setCookie(&http.Cookie{Name: r.appCookie(), Value: f.App, Expires: r.Clock().Add(service.DeviceLife)})
 	}
 
-	for _, a := range apps[:min(len(apps), maxAppLinks)] {
-		f.Apps = append(f.Apps, appLink{a.Name, r.linkWithApp(a.Name), a.Name == f.App})
+	for _, a := range r.apps[:min(len(r.apps), maxAppLinks)] {
+		f.Apps = append(f.Apps, link{a.Name, r.linkWithApp(a.Name), a.Name == f.App})
 	}
-	f.MoreApps = len(apps) > maxAppLinks
-	f.AllApps = appLink{"All applications", r.linkWithApp(""), f.App == ""}
+	f.MoreApps = len(r.apps) > maxAppLinks
+	f.AllApps = link{"All applications", r.linkWithApp(""), f.App == ""}
 }
 
 // choosesApp reports whether the address of a page chooses an application for the pages after it.

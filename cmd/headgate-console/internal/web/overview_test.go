@@ -74,8 +74,7 @@ func TestInstancesAreOneLine(t *testing.T) {
 
 // What is folded is sent with the whole page, and to the script only while it is open.
 func TestFoldedPartsAreSentWhenOpen(t *testing.T) {
-	w := newWorld(t)
-	b := w.as("admin")
+	_, b := asAdmin(t)
 	for path, want := range map[string]string{"/?app=a": "bar-row fleet policies", "/live?app=a": "",
 		"/live?app=a&open=numbers": "bar-row", "/live?app=a&open=sums&open=all-instances": "fleet policies"} {
 		got, has := b.get(path).want(http.StatusOK), []string{}
@@ -95,8 +94,7 @@ func TestFoldedPartsAreSentWhenOpen(t *testing.T) {
 
 // A series is left out of the chart by a link, and not out of the figures.
 func TestSeriesAreLeftOut(t *testing.T) {
-	w := newWorld(t)
-	b := w.as("admin")
+	_, b := asAdmin(t)
 	drawn := func(path string) string {
 		var list []string
 		got := b.get(path).want(http.StatusOK)
@@ -130,8 +128,7 @@ func TestSeriesAreLeftOut(t *testing.T) {
 
 // Patterns are a choice that is remembered, on all pages.
 func TestPatternsAreRemembered(t *testing.T) {
-	w := newWorld(t)
-	b := w.as("admin")
+	_, b := asAdmin(t)
 	patterned := func(path string) bool {
 		return strings.Contains(b.get(path).want(http.StatusOK).text, `<html lang="en" class="patterned">`)
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"time"
 
@@ -31,7 +32,7 @@ type policyDetail struct {
 type policyTraffic struct {
 	Name     string
 	Query    string // of the page
-	Ranges   []rangeLink
+	Ranges   []link
 	From, To time.Time
 	Chart    chart
 	Total    figures
@@ -126,15 +127,14 @@ const mostKeys = 5
 // applications that the actor sees.
 func (r *request) mostRefused(p policy.Policy) (*keys, error) {
 	k := &keys{Policy: p.Name, Redis: r.Fleet != nil, policies: map[string]*policy.Policy{p.Name: &p}}
-	apps, err := r.apps()
-	if err != nil || !k.Redis {
-		return k, err
+	if !k.Redis {
+		return k, nil
 	}
 
 	var all stats.Top
 	var lists []topkeys.Summary
 	for _, app := range p.Apps {
-		if !sees(apps, app) {
+		if !r.sees(app) {
 			continue
 		}
 		top, err := r.Service.Top(r.req.Context(), r.actor, app)
@@ -160,7 +160,7 @@ func (r *request) mostRefused(p policy.Policy) (*keys, error) {
 	}
 	k.showRefused(r, all)
 	k.Rows = k.Rows[:min(mostKeys, len(k.Rows))]
-	return k, nil
+	return k, r.explainBans(k.Rows)
 }
 
 // livePolicy answers with the part of the page that the script reloads.
@@ -213,25 +213,19 @@ func (r *request) showPolicy(status int, p policy.Policy, m modeMenu, b beside) 
 	}
 	page.Recent = r.steps(list, p.Version)
 
-	apps, err := r.apps()
-	if err != nil {
-		return err
-	}
-	page.CanCopy = ownsSome(apps)
-
-	page.Fields = definition(p)
+	page.CanCopy, page.Fields = len(r.ownApps()) > 0, definition(p)
 	return r.show(status, "policy", p.Name, page)
 }
 
 // definition returns the fields that are set, without those that stand on top of the page.
 func definition(p policy.Policy) (list []value) {
-	texts := textsOf(p)
-	if p.Priority == 0 {
-		delete(texts, "priority")
-	}
-	for _, f := range policyFields() {
-		if f != "name" && f != "description" && f != "mode" && texts[f] != "" {
-			list = append(list, value{f, texts[f]})
+	for _, c := range service.Diff(policy.Policy{}, p) {
+		if c.Field == "key" {
+			c.After = forWhom(c.After)
+		}
+		onTop := slices.Contains([]string{"name", "description", "mode"}, c.Field)
+		if !onTop && (c.Field != "priority" || p.Priority != 0) {
+			list = append(list, value{c.Field, c.After})
 		}
 	}
 	return list
@@ -244,14 +238,4 @@ func textsOf(p policy.Policy) map[string]string {
 		texts[c.Field] = shown(c.Field, c.After)
 	}
 	return texts
-}
-
-// policyFields are the fields that people edit, in the order of display.
-func policyFields() []string {
-	return []string{
-		"name", "description", "apps", "limit", "cost", "refund", "count_only",
-		"plans", "plan_by", "overrides", "key", "match.methods",
-		"match.host", "match.path", "match.except", "match.headers", "match.query", "match.claims",
-		"access", "on_limit", "enforce", "warn", "ban", "on_store_error", "mode", "priority",
-	}
 }

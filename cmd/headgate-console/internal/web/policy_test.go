@@ -40,8 +40,7 @@ func (a *answer) consequences() map[string]string {
 // Each mode says what it does, and in numbers where the counts tell: an hour of a policy in force,
 // and what one in shadow would have refused.
 func TestModeMenuSaysConsequences(t *testing.T) {
-	w := newWorld(t)
-	b := w.as("admin")
+	w, b := asAdmin(t)
 	const into, shadow, off = "Requests over the limit are refused, wait or get a cheaper answer.",
 		"Requests are counted and reported, and none is refused.", "Requests are neither counted nor refused."
 	check := func(name, what string, want map[string]string) {
@@ -58,7 +57,7 @@ func TestModeMenuSaysConsequences(t *testing.T) {
 	w.pass(2*time.Hour + 45*time.Second)
 	check("p", "without counts", map[string]string{"enforce": into, "shadow": shadow, "off": off})
 
-	w.keys = func(_ context.Context, _, _ string, _ time.Time, n int) ([]topkeys.Summary, error) {
+	w.fleet.keys = func(_ context.Context, _, _ string, _ time.Time, n int) ([]topkeys.Summary, error) {
 		return make([]topkeys.Summary, n), nil
 	}
 	for m := range 65 {
@@ -76,9 +75,8 @@ func TestModeMenuSaysConsequences(t *testing.T) {
 
 // One form changes the mode, with a comment, and for some hours.
 func TestModeMenuIsOneForm(t *testing.T) {
-	w := newWorld(t)
+	w, b := asAdmin(t)
 	w.policy("p", "5/1m")
-	b := w.as("admin")
 
 	form := b.get("/policies/p").want(http.StatusOK).form("/policies/p/mode")
 	if form.Get("mode") != "enforce" || form.Get("version") != "1" || form["for"] == nil || form["comment"] == nil {
@@ -149,7 +147,7 @@ func TestPolicyPageOfAViewer(t *testing.T) {
 // The keys that a policy refuses most are those of all applications that the actor sees, five of
 // them, with their bans and what can be done about each.
 func TestPolicyPageHasTheKeysRefusedMost(t *testing.T) {
-	w := bansWorld(t)
+	w, b := bansWorld(t)
 	list := []topkeys.Key{{Key: "eve", Count: 1204}, {Key: "bob", Count: 40, Error: 10}}
 	for i := range 6 {
 		list = append(list, topkeys.Key{Key: fmt.Sprint("k", i), Count: int64(9 - i)})
@@ -158,7 +156,6 @@ func TestPolicyPageHasTheKeysRefusedMost(t *testing.T) {
 		{Rule: "plain", Refused: summary(0, topkeys.Key{Key: "elsewhere", Count: 7})}}}
 	w.ban("p", "eve")
 
-	b := w.as("admin")
 	const acts = "⋯ Look up Lift the ban… Ban for… Reset… Own limit… Never limit…"
 	for _, path := range []string{"/policies/p", "/policies/p/live"} {
 		page := b.get(path).want(http.StatusOK)

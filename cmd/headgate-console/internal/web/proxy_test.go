@@ -132,10 +132,7 @@ func TestProxyReplacesSignInAndOut(t *testing.T) {
 		t.Error("there is a session")
 	}
 
-	if got := b.post("/logout", nil).want(http.StatusConflict); !strings.Contains(
-		got.text, "Sign out where you have signed in") {
-		t.Errorf("the sign-out says %s", got.text)
-	}
+	b.post("/logout", nil).want(http.StatusConflict).has("Sign out where you have signed in")
 
 	page := b.get("/account").want(http.StatusOK)
 	page.legible("the account")

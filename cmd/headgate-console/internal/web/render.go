@@ -3,7 +3,9 @@ package web
 import (
 	"bytes"
 	"cmp"
+	"crypto/sha256"
 	"embed"
+	"encoding/hex"
 	"fmt"
 	"html/template"
 	"io/fs"
@@ -22,18 +24,15 @@ import (
 //go:embed templates/*.html
 var sources embed.FS
 
-// page is a template with all of its parts.
-type page struct{ *template.Template }
-
-// parsePages reads all templates. A template whose name begins with "_" is part of
-// the others.
-func parsePages() (map[string]*page, error) {
+// parsePages reads all templates, each with all of its parts. A template whose name begins with "_"
+// is part of the others.
+func parsePages() (map[string]*template.Template, error) {
 	names, err := fs.Glob(sources, "templates/*.html")
 	if err != nil {
 		return nil, err
 	}
 
-	pages := map[string]*page{}
+	pages := map[string]*template.Template{}
 	for _, name := range names {
 		base := strings.TrimSuffix(path.Base(name), ".html")
 		if base[0] == '_' {
@@ -46,7 +45,7 @@ func parsePages() (map[string]*page, error) {
 		if err != nil {
 			return nil, fmt.Errorf("web: %w", err)
 		}
-		pages[base] = &page{t}
+		pages[base] = t
 	}
 
 	return pages, nil
@@ -62,7 +61,7 @@ type frame struct {
 	User    string
 	Ready   bool // is logged in and has nothing to do first
 	Groups  []group
-	Refresh int // seconds until the browser asks again; 0 means never
+	Refresh bool // the browser asks again by itself
 	Done    string
 	Undo    *undo
 	Banner  *banner
@@ -74,9 +73,9 @@ type frame struct {
 
 	Body any
 
-	App      string    // that is chosen, or "" for all
-	Apps     []appLink // to choose from
-	AllApps  appLink
+	App      string // that is chosen, or "" for all
+	Apps     []link // to choose from
+	AllApps  link
 	MoreApps bool // there are more than the links
 }
 
@@ -90,15 +89,14 @@ func (r *request) show(status int, name, title string, body any) error {
 		r.offerUndo(&f)
 	}
 
-	r.addApps(&f, status)
+	if f.Ready && status < http.StatusInternalServerError {
+		r.addApps(&f)
+	}
 	r.addBanner(&f, status)
 	r.addUnable(&f, status)
 
 	if n, ok := body.(interface{ notice() string }); ok {
 		f.Done = cmp.Or(n.notice(), f.Done)
-	}
-	if r, ok := body.(interface{ refresh() int }); ok {
-		f.Refresh = r.refresh()
 	}
 
 	return r.execute(status, name, "_layout.html", f)
@@ -126,9 +124,9 @@ func (r *request) frame(title string) frame {
 	section, _, _ := strings.Cut(strings.TrimPrefix(r.req.URL.Path, "/"), "/")
 	return frame{
 		Title: title, Section: section, User: r.access.User, Groups: groups(section, r.access.CanManage()),
-		Ready: r.access.User != "" && !r.access.MustChangePassword && !r.access.MustSetUpSecondFactor,
+		Ready: r.ready(),
 		Done:  vocabulary.Done[r.query("done")], Full: r.access.User != "" && r.Service.Full(),
-		Patterned: r.patterned(),
+		Patterned: r.patterned(), Refresh: r.reloads,
 	}
 }
 
@@ -140,19 +138,22 @@ func helpers() template.FuncMap {
 		"machine": func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
 		"clock":   func(t time.Time) string { return t.UTC().Format("2 Jan 15:04") },
 		"second":  func(t time.Time) string { return t.UTC().Format("15:04:05") },
-		"hour":    func(t time.Time) string { return t.UTC().Format("15:04") },
 		"known":   func(t time.Time) bool { return !t.IsZero() },
 
 		// Words for people.
 		"digits": digits,
+		"count":  func(n int) string { return digits(int64(n)) },
 		"join":   strings.Join,
 		"label":  label,
+		"match":  matchWords,
 		"mode":   modeWords,
 		"shown":  shown,
+		"whom":   forWhom,
 		"words":  onLimitWords,
 
 		// Parts of pages.
 		"at":       at,
+		"choices":  choices,
 		"menu":     func(row keyRow, here string) *keyMenu { return &keyMenu{row, here} },
 		"odd":      func(n int) bool { return n%2 == 1 },
 		"owner":    func(r service.Role) bool { return r == service.Owner },
@@ -215,4 +216,31 @@ func shown(field, value string) string {
 		return modeWords(value)
 	}
 	return value
+}
+
+// send answers with a page. An answer to a GET has a tag, with which a script asks for the
+// next one.
+func (r *request) send(status int, page []byte) {
+	h := r.w.Header()
+	h.Set("Content-Type", "text/html; charset=utf-8")
+
+	if r.req.Method == http.MethodGet && status == http.StatusOK {
+		sum := sha256.Sum256(page)
+		tag := `"` + hex.EncodeToString(sum[:12]) + `"`
+		h.Set("ETag", tag)
+
+		// A page that reloads itself often gets what it has already, and need not be sent again.
+		if r.req.Header.Get("If-None-Match") == tag {
+			h.Del("Content-Type")
+			r.w.WriteHeader(http.StatusNotModified)
+			return
+		}
+	}
+
+	// The client may receive the page slowly.
+	if r.done != nil {
+		r.done()
+	}
+	r.w.WriteHeader(status)
+	_, _ = r.w.Write(page) // the client may have gone
 }

@@ -23,31 +23,17 @@ type request struct {
 	req    *http.Request
 	actor  service.Actor
 	access service.Access // the zero value without a log-in
+	apps   []service.App  // those that the actor sees
 
 	done    func() // gives back the place of an admitted request; nil without one
 	proxied bool   // the proxy names the user, and there is no session
 	poll    bool   // the page has sent it by itself
+	reloads bool   // the browser loads the page again and again, without JavaScript
 	part    bool   // it asks for a part of a page
-
-	seen []service.App // what apps returns; nil before the first call
 }
 
-// public serves a page to all clients.
-func (s *site) public(answer func(*request) error) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		v := &request{site: s, w: w, req: r}
-		if err := v.read(maxForm); err != nil {
-			v.fail(err)
-			return
-		}
-		if err := answer(v); err != nil {
-			v.fail(err)
-		}
-	})
-}
-
-// private serves a page to users who are logged in.
-func (s *site) private(to route) http.Handler {
+// handler serves a route.
+func (s *site) handler(to route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		v := &request{site: s, w: w, req: r}
 		if err := v.serve(to); err != nil {
@@ -56,7 +42,7 @@ func (s *site) private(to route) http.Handler {
 	})
 }
 
-// serve answers a user who is logged in.
+// serve answers a request.
 func (r *request) serve(to route) error {
 	// A page without JavaScript loads itself again, as its address says.
 	r.poll, r.part = to.poll || r.query("refresh") != "", to.poll
@@ -69,8 +55,10 @@ func (r *request) serve(to route) error {
 	if err := r.read(maxForm); err != nil {
 		return err
 	}
-	if err := r.authenticate(); err != nil {
-		return err
+	if !to.open {
+		if err := r.authenticate(); err != nil {
+			return err
+		}
 	}
 	return to.answer(r)
 }
@@ -136,7 +124,16 @@ func (r *request) authenticate() error {
 	if r.access.MustSetUpSecondFactor && !leadsToFactor(r.req.URL.Path) {
 		return service.ErrSecondFactor
 	}
-	return nil
+
+	if r.ready() {
+		r.apps, err = r.Service.Apps(r.req.Context(), r.actor)
+	}
+	return err
+}
+
+// ready reports whether the user is logged in, and has nothing to do first.
+func (r *request) ready() bool {
+	return r.access.User != "" && !r.access.MustChangePassword && !r.access.MustSetUpSecondFactor
 }
 
 // leadsToFactor reports whether a page is for users who have to set up a second factor.
@@ -238,4 +235,42 @@ func (r *request) seeOther(path, done string) error {
 
 	http.Redirect(r.w, r.req, path, http.StatusSeeOther)
 	return nil
+}
+
+// Cookie returns the name of the session's cookie. With TLS it has the prefix that
+// keeps other hosts of the domain, and plain HTTP, from setting it.
+func (o Options) Cookie() string {
+	if o.Secure {
+		return "__Host-headgate"
+	}
+	return "headgate"
+}
+
+// cookie returns the value of a cookie that came with a request, or "".
+func (r *request) cookie(name string) string {
+	c, err := r.req.Cookie(name)
+	if err != nil {
+		return ""
+	}
+	return c.Value
+}
+
+func (r *request) dropCookie(name string) { r.setCookie(&http.Cookie{Name: name, MaxAge: -1}) }
+
+// sessionToken returns the token that came with a request, or "".
+func (r *request) sessionToken() string { return r.cookie(r.Cookie()) }
+func (r *request) setSession(s service.Session) {
+	r.setCookie(&http.Cookie{Name: r.Cookie(), Value: s.Token, Expires: s.Expires})
+	if s.Device != "" {
+		r.setCookie(&http.Cookie{Name: r.deviceCookie(), Value: s.Device, Expires: r.Clock().Add(service.DeviceLife)})
+	}
+}
+
+// deviceCookie returns the name of the cookie of [service.Session.Device].
+func (r *request) deviceCookie() string { return r.Cookie() + "-device" }
+
+func (r *request) setCookie(c *http.Cookie) {
+	c.Path, c.HttpOnly, c.SameSite = "/", true, http.SameSiteLaxMode
+	c.Secure = r.Secure
+	http.SetCookie(r.w, c)
 }

@@ -109,16 +109,7 @@ func proofErr(err error, password, code string) error {
 // removeFactor removes the second factor of another user.
 func removeFactor(r *request) error {
 	name := r.req.PathValue("name")
-	if !r.confirmed() {
-		u, err := r.Service.User(r.req.Context(), r.actor, name)
-		if err != nil {
-			return err
-		}
-
-		c := confirmationOf("factor", u.Name)
-		c.Action, c.Back = userPath(name)+"/second-factor", userPath(name)
-		return r.confirm(c)
-	}
-
-	return r.changed(r.Service.RemoveSecondFactor(r.req.Context(), r.actor, name), "factorremoved")
+	return r.changeUser("factor", nil,
+		func() error { return r.Service.RemoveSecondFactor(r.req.Context(), r.actor, name) },
+		r.to(userPath(name), "factorremoved"))
 }

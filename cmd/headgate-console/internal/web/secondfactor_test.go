@@ -139,9 +139,7 @@ func (w *world) signInWithRecoveryCode(codes []string) {
 		goes(factorPath + "?done=recovered")
 
 	// One of the ten is used up.
-	if got := other.get(factorPath); !strings.Contains(got.text, "9 recovery codes were not used") {
-		t.Errorf("the page is\n%s", got.text)
-	}
+	other.get(factorPath).has("9 recovery codes were not used")
 
 	// The password alone would make a code with which to turn the factor off.
 	renew := url.Values{"password": {password}, "code": {recovery}}
@@ -207,9 +205,7 @@ func TestSecondFactorRemovedByAnAdministrator(t *testing.T) {
 	}
 
 	page := b.submit("/users/x", "/users/x/second-factor", nil).want(http.StatusOK)
-	if !strings.Contains(page.text, "All sessions of x end") {
-		t.Errorf("the page does not say what it means:\n%s", page.text)
-	}
+	page.has("All sessions of x end")
 
 	if u, err := w.User(t.Context(), w.admin, "x"); err != nil || !u.SecondFactor {
 		t.Errorf("it was removed without a confirmation: %+v %v", u, err)
@@ -252,10 +248,7 @@ func TestSecondFactorRequiredOnThePages(t *testing.T) {
 	page.legible("the second factor that is required")
 
 	// The page has no links to pages that only lead back to it.
-	if strings.Contains(page.text, `href="/policies"`) ||
-		!strings.Contains(page.text, "requires a second factor of you") {
-		t.Errorf("the page is\n%s", page.text)
-	}
+	page.has("requires a second factor of you").lacks(`href="/policies"`)
 
 	secret = b.submit(factorPath, factorPath, url.Values{"password": {password}}).shown()[0]
 	b.post(factorPath+"/confirm", w.codeOf(secret)).want(http.StatusOK)
@@ -339,7 +332,5 @@ func TestTokensSayWhenTheyEnd(t *testing.T) {
 	w.must(w.SaveSettings(t.Context(), w.admin,
 		service.Settings{SessionIdle: time.Hour, SessionLife: time.Hour, TokenLife: 90 * 24 * time.Hour}))
 	page := b.get("/account").want(http.StatusOK)
-	if strings.Contains(page.text, "365 days") || !strings.Contains(page.text, "A token may last 90 days at most") {
-		t.Error("the form offers more than the settings permit")
-	}
+	page.has("A token may last 90 days at most").lacks("365 days")
 }

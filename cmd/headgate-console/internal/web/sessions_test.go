@@ -63,8 +63,7 @@ func TestOpenPageDoesNotKeepItsSession(t *testing.T) {
 }
 
 func TestSigningInAgainEndsTheSessionBefore(t *testing.T) {
-	w := newWorld(t)
-	b := w.as("admin")
+	w, b := asAdmin(t)
 	before := b.cookie("headgate")
 	b.post("/login", map[string][]string{"name": {"admin"}, "password": {password}}).want(http.StatusSeeOther)
 	if b.cookie("headgate") == before {

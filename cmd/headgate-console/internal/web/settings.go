@@ -7,6 +7,7 @@ import (
 
 	"github.com/headgate/headgate/cmd/headgate-console/internal/server"
 	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
+	"github.com/headgate/headgate/internal/textform"
 )
 
 // settings is the page of the settings that administrators may change.
@@ -27,7 +28,7 @@ func (r *request) showSettings(m mistakes) error {
 		return err
 	}
 	return r.showSettingsForm(settings{
-		Idle: short(s.SessionIdle), Life: short(s.SessionLife), Factor: string(s.SecondFactor),
+		Idle: textform.Duration(s.SessionIdle), Life: textform.Duration(s.SessionLife), Factor: string(s.SecondFactor),
 		Days: strconv.Itoa(int(s.TokenLife / (24 * time.Hour))), Mistakes: m,
 	})
 }
@@ -38,18 +39,6 @@ func (r *request) showSettingsForm(form settings) (err error) {
 		return err
 	}
 	return r.show(statusOf(form.Mistakes), "settings", "Sign-in and backup", form)
-}
-
-// short writes a duration without its zero units.
-func short(d time.Duration) string {
-	s := d.String()
-	if strings.HasSuffix(s, "m0s") {
-		s = strings.TrimSuffix(s, "0s")
-	}
-	if strings.HasSuffix(s, "h0m") {
-		s = strings.TrimSuffix(s, "0m")
-	}
-	return s
 }
 
 func saveSettings(r *request) error {

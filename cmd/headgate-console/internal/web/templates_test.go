@@ -18,8 +18,7 @@ import (
 // Each start leads to a form that needs no more than an application, and then makes the policy of
 // the start, in shadow, which a program can follow.
 func TestStarts(t *testing.T) {
-	w := newWorld(t)
-	b := w.as("admin")
+	w, b := asAdmin(t)
 
 	page := b.get("/new").want(http.StatusOK)
 	var names []string
@@ -151,8 +150,7 @@ func TestTemplateApplication(t *testing.T) {
 }
 
 func TestTemplatesOfHostileNames(t *testing.T) {
-	w := newWorld(t)
-	b := w.as("admin")
+	_, b := asAdmin(t)
 
 	// A template is a path of nothing: names of files and a zero byte are templates that are not
 	// there.
@@ -176,8 +174,7 @@ func TestTemplatesOfHostileNames(t *testing.T) {
 // The form asks in the order of its sentences. What is rare is folded to a line that says what is
 // there, and open where something is wrong.
 func TestFormOrderAndFolds(t *testing.T) {
-	w := newWorld(t)
-	b := w.as("admin")
+	_, b := asAdmin(t)
 	page := b.get("/new?app=a").want(http.StatusOK)
 
 	// The places rise from one id to the next, which is the order on the page.
@@ -238,8 +235,7 @@ func TestFormOrderAndFolds(t *testing.T) {
 
 // The words do not wait for the name and the application, and the preview says what is missing.
 func TestPreviewSaysWhatIsMissing(t *testing.T) {
-	w := newWorld(t)
-	b := w.as("admin")
+	_, b := asAdmin(t)
 	form := filled()
 
 	// The rows change the same draft one after another.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
+	"github.com/headgate/headgate/internal/textform"
 )
 
 // ranges are the ranges of charts, each with a step that makes at most 73 bars.
@@ -26,15 +27,9 @@ var ranges = []struct {
 // usualRange is the index of the range without a choice.
 const usualRange = 1
 
-// rangeLink leads to a page with another range.
-type rangeLink struct {
-	Words, Link string
-	Here        bool
-}
-
 // rangesOf returns the query of the range that a request chooses, or of the usual one, and the
 // links to all ranges.
-func (r *request) rangesOf(path string, keep url.Values) (q service.TrafficQuery, name string, links []rangeLink) {
+func (r *request) rangesOf(path string, keep url.Values) (q service.TrafficQuery, name string, links []link) {
 	chosen := usualRange
 
 	for i, known := range ranges {
@@ -45,7 +40,7 @@ func (r *request) rangesOf(path string, keep url.Values) (q service.TrafficQuery
 	for i, known := range ranges {
 		// The map of the caller is not written to: every link has a range of its own.
 		u := given(map[string]string{"app": keep.Get("app"), "range": known.name, "without": keep.Get("without")})
-		links = append(links, rangeLink{known.words, path + "?" + u.Encode(), i == chosen})
+		links = append(links, link{known.words, path + "?" + u.Encode(), i == chosen})
 	}
 
 	known := ranges[chosen]
@@ -58,7 +53,7 @@ type overview struct {
 	App    string
 	Apps   []service.App
 	Range  string
-	Ranges []rangeLink
+	Ranges []link
 	Long   string // the range in words, such as "1 hour"
 	Every  bool   // the browser reloads the page without JavaScript
 	Polls  bool   // the range moves on quickly enough for that
@@ -87,7 +82,8 @@ type overview struct {
 	CSV         string // the address of the file
 	Patterned   bool   // the areas have patterns
 	Fleet       fleetView
-	Work        work
+	Work        service.Publishing
+	Publishes   bool // there is a publisher
 
 	// folded are the parts whose content is sent, by their ids. nil means that all are.
 	folded []string
@@ -125,16 +121,6 @@ func (o overview) Unfolded(id string) bool { return o.folded == nil || slices.Co
 // Look reports whether some instance needs attention.
 func (o overview) Look() bool { return o.Fleet.Troubled > 0 }
 
-func (o overview) refresh() int { return reload(o.Every && o.Polls) }
-
-// reload returns after how many seconds a browser without JavaScript reloads a page.
-func reload(every bool) int {
-	if every {
-		return 5
-	}
-	return 0
-}
-
 func trafficPage(r *request) error {
 	if r.req.URL.Query().Has("patterns") {
 		return r.choosePatterns()
@@ -143,6 +129,7 @@ func trafficPage(r *request) error {
 	if err != nil {
 		return err
 	}
+	r.reloads = o.Every && o.Polls
 	return r.show(http.StatusOK, "traffic", "Traffic", o)
 }
 
@@ -177,25 +164,21 @@ func (r *request) choosePatterns() error {
 }
 
 func (r *request) overview() (o overview, err error) {
-	o = overview{Every: r.query("refresh") != "", Manager: r.access.CanManage(), Redis: r.Fleet != nil,
-		Patterned: r.patterned()}
 	ctx := r.req.Context()
-	if o.Apps, err = r.apps(); err != nil {
-		return o, err
-	}
-	if o.App, err = r.chosenApp(); err != nil {
-		return o, err
+	o = overview{
+		App: r.chosenApp(), Apps: r.apps, Every: r.query("refresh") != "", Manager: r.access.CanManage(),
+		Redis: r.Fleet != nil, Publishes: r.Publishing != nil, Patterned: r.patterned(),
 	}
 
 	// An application that the actor may not see is as one that does not exist.
-	if o.App != "" && !sees(o.Apps, o.App) {
+	if o.App != "" && !r.sees(o.App) {
 		return o, service.ErrNotFound
 	}
 	if o.App == "" && len(o.Apps) == 1 {
 		o.App = o.Apps[0].Name
 	}
 
-	o.CanAdd = ownsSome(o.Apps)
+	o.CanAdd = len(r.ownApps()) > 0
 	without := o.leftOut(r.query("without"))
 	keep := given(map[string]string{"app": o.App, "without": strings.Join(without, ",")})
 	var q service.TrafficQuery
@@ -203,11 +186,9 @@ func (r *request) overview() (o overview, err error) {
 	keep.Set("range", o.Range)
 	o.Query, o.Polls = keep.Encode(), q.Last < 24*time.Hour
 
-	p, err := r.Service.Publishing(ctx, r.actor)
-	if err != nil {
+	if o.Work, err = r.Service.Publishing(ctx, r.actor); err != nil {
 		return o, err
 	}
-	o.Work = r.work(p)
 	q.App = o.App
 
 	seen, err := r.Service.Overview(ctx, r.actor, q)
@@ -231,7 +212,7 @@ func (r *request) overview() (o overview, err error) {
 // leftOut returns the classes of kinds that an address leaves out of the chart.
 func (o *overview) leftOut(text string) (list []string) {
 	named := strings.Split(text, ",")
-	for _, k := range kinds {
+	for _, k := range vocabulary.Kinds {
 		if slices.Contains(named, k.Class) {
 			list = append(list, k.Class)
 		}
@@ -284,8 +265,8 @@ func (o *overview) fill(seen service.Overview, without []string) {
 }
 
 // rangeWords returns the words of the range that was chosen.
-func rangeWords(links []rangeLink) string {
-	return links[slices.IndexFunc(links, func(l rangeLink) bool { return l.Here })].Words
+func rangeWords(links []link) string {
+	return links[slices.IndexFunc(links, func(l link) bool { return l.Here })].Words
 }
 
 // addSeries adds the legend, whose links leave a kind out of the chart, or show it again.
@@ -330,22 +311,9 @@ func sumRowOf(s service.Sum, link string) sumRow {
 func csvPath(app, policy string, t service.Traffic) string {
 	return "/api/traffic/csv?" + given(map[string]string{
 		"from": t.From.Format(time.RFC3339), "to": t.To.Format(time.RFC3339),
-		"step": stepNames[max(t.Step, time.Minute)], "app": app, "policy": policy,
+		"step": textform.Duration(max(t.Step, time.Minute)), "app": app, "policy": policy,
 	}).Encode()
 }
 
-// stepNames are the steps in addresses of the API.
-var stepNames = map[time.Duration]string{
-	time.Minute: "1m", 5 * time.Minute: "5m", 30 * time.Minute: "30m", 3 * time.Hour: "3h", 12 * time.Hour: "12h",
-}
-
-// work is the progress of publishing.
-type work struct {
-	service.Publishing
-	Pending int64 // versions that are not published yet
-	Runs    bool  // there is a publisher
-}
-
-func (r *request) work(p service.Publishing) work {
-	return work{Publishing: p, Pending: p.Version - p.Published, Runs: r.Publishing != nil}
-}
+// Pending returns how many versions are not published yet.
+func (o overview) Pending() int64 { return o.Work.Version - o.Work.Published }

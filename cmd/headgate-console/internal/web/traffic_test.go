@@ -59,9 +59,7 @@ func TestTrafficNeedsARole(t *testing.T) {
 	// An application in which one has no role is not there.
 	b.get("/?app=b").want(http.StatusNotFound)
 
-	if got := b.get("/?app=a&refresh=5"); !strings.Contains(got.text, `<meta http-equiv="refresh" content="5">`) {
-		t.Error("without JavaScript nothing is refreshed")
-	}
+	b.get("/?app=a&refresh=5").has(`<meta http-equiv="refresh" content="5">`)
 
 	// An administrator sees the sum of each application.
 	all := w.as("admin").get("/").want(http.StatusOK)
@@ -139,8 +137,7 @@ func (a *answer) tables(id string) map[string]string {
 }
 
 func TestTrafficRanges(t *testing.T) {
-	w := newWorld(t)
-	b := w.as("admin")
+	_, b := asAdmin(t)
 
 	// A range that is missing or unknown is an hour.
 	for name, want := range map[string]struct {
@@ -309,8 +306,7 @@ func TestFiguresInWords(t *testing.T) {
 
 // What did not change is not sent again, and what did is small after the server's compression.
 func TestLiveIsSmall(t *testing.T) {
-	w := newWorld(t)
-	b := w.as("admin")
+	w, b := asAdmin(t)
 	plain := b.get("/live?app=a").want(http.StatusOK)
 	tag := plain.header.Get("ETag")
 	b.header = http.Header{"If-None-Match": {tag}}

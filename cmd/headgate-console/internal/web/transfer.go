@@ -18,10 +18,8 @@ import (
 
 // transfer is the page of imports and exports.
 type transfer struct {
-	Data     string
+	service.Import
 	Packed   string // Data as the form of a plan sends it again
-	Format   string
-	Missing  bool // delete the policies that are not named
 	Faults   []service.Fault
 	Wrong    int  // mistakes, with those that are not in Faults
 	Cut      bool // the data is too long to be shown
@@ -36,7 +34,7 @@ type transfer struct {
 }
 
 func importPage(r *request) error {
-	return r.show(http.StatusOK, "import", "Import and export", transfer{Format: string(service.YAML)})
+	return r.show(http.StatusOK, "import", "Import and export", transfer{Import: service.Import{Format: service.YAML}})
 }
 
 // admitImport asks for permission to import, and for a place in memory.
@@ -55,7 +53,7 @@ func sendImport(r *request) error {
 	if err != nil {
 		return err
 	}
-	plan, err := r.Service.PlanImport(r.req.Context(), r.actor, t.forService(nil))
+	plan, err := r.Service.PlanImport(r.req.Context(), r.actor, t.Import)
 	if err != nil {
 		return r.importRefused(t, err)
 	}
@@ -68,7 +66,7 @@ func (r *request) showPlan(status int, t transfer, plan service.Plan) (err error
 
 	// A plan that changes nothing is not carried out.
 	if t.Changing = t.Counts["keep"] < len(plan.Steps); t.Changing {
-		if t.Packed, err = packed(t.Data); err != nil {
+		if t.Packed, err = packed(string(t.Data)); err != nil {
 			return err
 		}
 	}
@@ -163,15 +161,18 @@ func applyImport(r *request) error {
 	if err != nil {
 		return err
 	}
-	t := transfer{Data: data, Format: r.field("format"), Missing: r.field("missing") == "remove"}
+	t := transfer{Import: r.importOf(data)}
+	sent := t.Import
+	sent.Base = &base
 
-	_, err = r.Service.Import(r.req.Context(), r.saying(), t.forService(&base))
+	_, err = r.Service.Import(r.req.Context(), r.saying(), sent)
 	if errors.Is(err, service.ErrMoved) {
 		t.Mistake = "The policies were changed since the plan was made, so nothing was imported. This is the plan now."
 		return r.planAgain(t, http.StatusConflict)
 	}
 
-	if t.Mistakes = commentMistake(err); t.Mistakes != nil {
+	if m := mistakesOf(err); len(m) == 1 && m["comment"] != nil {
+		t.Mistakes = m
 		return r.planAgain(t, http.StatusUnprocessableEntity)
 	}
 	if err != nil {
@@ -182,7 +183,7 @@ func applyImport(r *request) error {
 
 // planAgain shows the current plan of the import.
 func (r *request) planAgain(t transfer, status int) error {
-	plan, err := r.Service.PlanImport(r.req.Context(), r.actor, t.forService(nil))
+	plan, err := r.Service.PlanImport(r.req.Context(), r.actor, t.Import)
 	if err != nil {
 		return r.importRefused(t, err)
 	}
@@ -200,8 +201,8 @@ func (r *request) importRefused(t transfer, err error) error {
 	t.Faults = invalid.Faults[:min(t.Wrong, maxFaults)]
 
 	// A long text is not sent back in the page. The user has it in a file, or in the clipboard.
-	if len(html.EscapeString(t.Data)) > maxRepeated {
-		t.Data, t.Cut = "", true
+	if len(html.EscapeString(string(t.Data))) > maxRepeated {
+		t.Data, t.Cut = nil, true
 	}
 
 	status := http.StatusUnprocessableEntity
@@ -211,13 +212,16 @@ func (r *request) importRefused(t transfer, err error) error {
 	return r.show(status, "import", "Import and export", t)
 }
 
+// importOf returns the import of data, as the form has it done.
+func (r *request) importOf(data string) service.Import {
+	return service.Import{
+		Data: []byte(data), Format: service.Format(r.field("format")), Missing: service.Missing(r.field("missing")),
+	}
+}
+
 // sentImport reads the form. A file takes precedence over the text.
 func (r *request) sentImport() (transfer, error) {
-	t := transfer{
-		Data: strings.ReplaceAll(r.field("data"), "\r\n", "\n"), Format: r.field("format"),
-		Missing: r.field("missing") == "remove",
-	}
-
+	t := transfer{Import: r.importOf(strings.ReplaceAll(r.field("data"), "\r\n", "\n"))}
 	f, head, err := r.req.FormFile("file")
 
 	switch {
@@ -234,27 +238,15 @@ func (r *request) sentImport() (transfer, error) {
 		return t, nil
 	}
 
-	data, err := io.ReadAll(f)
-	if err != nil {
+	if t.Data, err = io.ReadAll(f); err != nil {
 		return t, errBadForm
 	}
 
 	// The name of a file says its format better than the choice beside it, which people forget.
-	t.Data = string(data)
 	if strings.HasSuffix(strings.ToLower(head.Filename), ".json") {
-		t.Format = string(service.JSON)
+		t.Format = service.JSON
 	}
 	return t, nil
-}
-
-// forService returns the import for the service. A base is that of the plan that the
-// user has confirmed, or nil.
-func (t *transfer) forService(base *int64) service.Import {
-	i := service.Import{Data: []byte(t.Data), Format: service.Format(t.Format), Base: base}
-	if t.Missing {
-		i.Missing = service.RemoveMissing
-	}
-	return i
 }
 
 func export(r *request) error {

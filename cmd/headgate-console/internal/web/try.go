@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/netip"
 	"net/textproto"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -18,7 +19,7 @@ import (
 
 // tester is the form that shows which policies apply to a request.
 type tester struct {
-	Verb, Path, Host, Route, Address, Who, Headers, Claims string
+	url.Values // of the form
 
 	Mistakes mistakes
 	Tried    bool
@@ -28,62 +29,30 @@ type tester struct {
 	Unknown  bool   // a policy might refuse it: what its key has used is not known
 }
 
-// hit is a policy that matches a request.
+// hit is a policy that matches a request, with the key that it counts.
 type hit struct {
 	policy.Policy
-	Describe string
-	Unknown  bool   // the caller has no key, and all such callers share a count
-	Shown    string // the key as people read it
-	Path     string // the page of the key
-	Verdict  keyfuncs.Verdict
-	Gauge    *gauge // nil if the key could not be looked up
-	Banned   bool
-	InForce  bool // for this key: a policy in shadow, or whose share leaves the key out, is not
-	Refuses  bool
-}
-
-// Words says what happens to the request.
-func (h *hit) Words() string {
-	// Shadow lets pass what it counts, and so does a policy that is not in force for the key yet.
-	over := onLimitWords(h.OnLimit)
-	if !h.InForce {
-		over = "counted, and passes (in shadow)"
-	}
-
-	switch g := h.Gauge; {
-	case h.Mode == policy.Off:
-		return "nothing: it is off"
-	case h.Verdict == keyfuncs.Allowed:
-		return "passes: it is among the exceptions"
-	case h.Verdict == keyfuncs.Denied && h.InForce:
-		return "is denied by the exceptions"
-	case g == nil && h.InForce:
-		return "what it has used is not known; over the limit it " + over
-	case g == nil:
-		return "what it has used is not known; it passes (in shadow)"
-	case g.Passes:
-		return "passes: " + digits(g.Remaining) + " of " + digits(g.Capacity) + " left"
-	case h.Banned:
-		return "is banned for " + g.After.String() + " more"
-	case g.Never:
-		return "over the limit at any time: " + over
-	}
-	return "over the limit for " + h.Gauge.After.String() + " more: " + over
+	keyRow
+	Describe       string
+	Exempt, Denied bool // the key is on a list of exceptions
+	InForce        bool // for this key: a policy in shadow, or whose share leaves the key out, is not
+	Refuses        bool
 }
 
 // tryAs returns the form for a request of a key.
 func tryAs(key string) *tester {
-	t := &tester{Verb: "GET", Path: "/", Address: "192.0.2.1"}
+	v := url.Values{"method": {"GET"}, "path": {"/"}, "address": {"192.0.2.1"}}
 	prefix, err := netip.ParsePrefix(strings.TrimSpace(key))
+
 	switch {
 	case err == nil:
-		t.Address = prefix.Addr().String()
+		v.Set("address", prefix.Addr().String())
 	case looksLikeAddress(key):
-		t.Address = strings.TrimSpace(key)
+		v.Set("address", strings.TrimSpace(key))
 	default:
-		t.Who = key
+		v.Set("user", key)
 	}
-	return t
+	return &tester{Values: v}
 }
 
 // tryRequest answers with the page of the key, and what would happen to the request.
@@ -92,12 +61,7 @@ func tryRequest(r *request) error {
 	if err != nil {
 		return err
 	}
-	k.View, k.Try = viewOne, &tester{
-		Verb: strings.ToUpper(strings.TrimSpace(r.field("method"))), Path: strings.TrimSpace(r.field("path")),
-		Host: strings.TrimSpace(r.field("host")), Route: strings.TrimSpace(r.field("route")), Who: r.field("user"),
-		Address: strings.TrimSpace(r.field("address")), Headers: r.field("headers"), Claims: r.field("claims"),
-	}
-
+	k.View, k.Try = viewOne, &tester{Values: r.req.PostForm}
 	asked, m := k.Try.request(r.req.Context())
 	if k.App == "" {
 		m.add("", "you have no role in any application")
@@ -152,7 +116,7 @@ func (r *request) match(k *keys, asked *sample) error {
 		if t.Refuser == "" && h.Refuses {
 			t.Refuser = h.Name
 		}
-		t.Unknown = t.Unknown || h.InForce && h.Gauge == nil && h.Verdict != keyfuncs.Allowed && h.OnLimit != "degrade"
+		t.Unknown = t.Unknown || h.InForce && h.Gauge == nil && !h.Exempt && h.OnLimit != "degrade"
 		t.Hits = append(t.Hits, h)
 	}
 	return nil
@@ -161,23 +125,22 @@ func (r *request) match(k *keys, asked *sample) error {
 // tryUnder finds what the rule of a policy would do with a request.
 func (r *request) tryUnder(k *keys, h *hit, rule *limiter.Rule, asked *sample) {
 	key, _ := rule.Key(asked)
-	h.Unknown, h.Shown, h.Path = key == "", readable(key), keysPath(h.Name, key)
 	if rule.Access != nil {
-		h.Verdict, _ = rule.Access.Of(asked, key)
+		verdict, _ := rule.Access.Of(asked, key)
+		h.Exempt, h.Denied = verdict == keyfuncs.Allowed, verdict == keyfuncs.Denied
 	}
 	h.InForce = h.Mode == policy.Enforce && (h.Enforce == 0 || h.Enforce.Has(h.Name, key))
-	row := r.rowToTry(k, h.Policy, key)
-	h.Gauge, h.Banned = row.Gauge, row.Banned
+	h.keyRow = r.rowToTry(k, h.Policy, key)
 
 	// The exceptions come before the limit, and a policy that waits refuses only what would wait
 	// too long.
-	over := h.Gauge != nil && !h.Gauge.Passes && h.Verdict != keyfuncs.Allowed
+	over := h.Gauge != nil && !h.Gauge.Passes && !h.Exempt
 	waits := false
 	if span, ok := strings.CutPrefix(h.OnLimit, "wait "); ok && over {
 		most, err := time.ParseDuration(span)
 		waits = err == nil && h.Gauge.After <= most && !h.Gauge.Never
 	}
-	h.Refuses = h.InForce && (h.Verdict == keyfuncs.Denied || over && !waits && h.OnLimit != "degrade")
+	h.Refuses = h.InForce && (h.Denied || over && !waits && h.OnLimit != "degrade")
 }
 
 // ordered returns all policies of the application in the order of its rules, those that are off
@@ -198,18 +161,16 @@ func (k *keys) ordered() policy.Set {
 
 // rowToTry looks up a key. If that fails, the page shows what it knows.
 func (r *request) rowToTry(k *keys, p policy.Policy, key string) (row keyRow) {
+	row.target = target{Policy: p.Name, Counted: key}
 	if r.Fleet == nil {
 		return row
 	}
-	err := r.Service.LookUp(r.req.Context(), r.actor, p.Name, key,
-		func(ctx context.Context, p policy.Policy, key string) (err error) {
-			row, err = r.looked(ctx, k, p, key)
-			return err
-		})
+	u, err := r.Service.LookUp(r.req.Context(), r.actor, p.Name, key)
 	if err != nil {
 		r.Logger.WarnContext(r.req.Context(), "a key cannot be looked up", "error", err)
+		return row
 	}
-	return row
+	return r.looked(k, u)
 }
 
 // sample is a core.Request made of the form.
@@ -234,27 +195,28 @@ func (s *sample) userKey(core.Request) (string, bool) { return s.user, true }
 // request returns the request that the form describes, and the mistakes in it.
 func (t *tester) request(ctx context.Context) (*sample, mistakes) {
 	m := mistakes{}
-	s := &sample{ctx: ctx, method: t.Verb, route: t.Route, user: t.Who,
+	field := func(name string) string { return strings.TrimSpace(t.Get(name)) }
+	s := &sample{ctx: ctx, method: strings.ToUpper(field("method")), route: field("route"), user: t.Get("user"),
 		header: map[string][]string{}, claims: map[string]any{}}
-	s.path, s.query, _ = strings.Cut(t.Path, "?")
-	for name, values := range table(m, "claims", t.Claims, "plan: free") {
+	s.path, s.query, _ = strings.Cut(field("path"), "?")
+	for name, values := range table(m, "claims", t.Get("claims"), "plan: free") {
 		s.claims[name] = []string(values)
 	}
-	if t.Verb == "" {
+	if s.method == "" {
 		m.add("method", "it is empty; write a method such as GET")
 	}
-	if !strings.HasPrefix(t.Path, "/") {
+	if !strings.HasPrefix(s.path, "/") {
 		m.add("path", "it does not begin with a slash")
 	}
 
-	a, err := netip.ParseAddr(t.Address)
+	a, err := netip.ParseAddr(field("address"))
 	if err != nil {
-		m.add("address", fmt.Sprintf("%q is not an IPv4 or IPv6 address", clip(t.Address)))
+		m.add("address", fmt.Sprintf("%q is not an IPv4 or IPv6 address", clip(field("address"))))
 	} else {
 		s.remote = netip.AddrPortFrom(a, 40000).String()
 	}
 
-	for i, line := range strings.Split(t.Headers, "\n") {
+	for i, line := range strings.Split(t.Get("headers"), "\n") {
 		name, value, ok := strings.Cut(line, ":")
 		switch {
 		case strings.TrimSpace(line) == "":
@@ -267,8 +229,8 @@ func (t *tester) request(ctx context.Context) (*sample, mistakes) {
 	}
 
 	// The field comes last, so that it counts more than a header of that name.
-	if t.Host != "" {
-		s.header["Host"] = []string{t.Host}
+	if host := field("host"); host != "" {
+		s.header["Host"] = []string{host}
 	}
 
 	return s, m

@@ -27,8 +27,7 @@ func TestTesterShowsMatchingPolicies(t *testing.T) {
 		{Name: "reads", Limit: limit("1/1m"), Key: "ip", Match: policy.Match{Methods: []string{"GET"}}},
 	} {
 		p.Apps = []string{"a"}
-		_, err := w.CreatePolicy(t.Context(), w.admin, p)
-		w.must(err)
+		w.add(p)
 	}
 
 	// Ada has used up her limit, so that both answers occur.
@@ -60,8 +59,7 @@ func TestTesterShowsMatchingPolicies(t *testing.T) {
 }
 
 func TestTesterShowsAllMistakes(t *testing.T) {
-	w := newWorld(t)
-	b := w.as("admin")
+	_, b := asAdmin(t)
 	got := b.post("/keys/try", url.Values{"app": {"a"}, "method": {""}, "path": {"x"}, "address": {"here"},
 		"headers": {"nothing"}, "claims": {"nothing"}}).want(http.StatusUnprocessableEntity)
 	for _, field := range []string{"method", "path", "address", "headers", "claims"} {
@@ -76,8 +74,7 @@ func TestTesterMindsTheExceptions(t *testing.T) {
 	w := newWorld(t)
 	p := policy.Policy{Name: "p", Apps: []string{"a"}, Limit: limit("5/1m"), Key: "user"}
 	p.Access.Allow.Keys, p.Access.Deny.Keys = []string{"ada"}, []string{"eve"}
-	_, err := w.CreatePolicy(t.Context(), w.admin, p)
-	w.must(err)
+	w.add(p)
 	w.fleet.used["p ada"], w.fleet.used["p bob"] = 5, 5
 
 	b := w.as("admin")
@@ -95,8 +92,7 @@ func TestTesterMindsTheShareInForce(t *testing.T) {
 	w := newWorld(t)
 	p := policy.Policy{Name: "p", Apps: []string{"a"}, Limit: limit("5/1m"), Key: "user", Enforce: core.Whole / 2}
 	p.Access.Deny.Keys = []string{"eve"}
-	_, err := w.CreatePolicy(t.Context(), w.admin, p)
-	w.must(err)
+	w.add(p)
 
 	b, met := w.as("admin"), map[bool]bool{}
 	for _, user := range strings.Fields("a b c d e f g h i j k l m n o p q r s t u v w x y z") {

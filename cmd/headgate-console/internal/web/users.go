@@ -1,6 +1,8 @@
 package web
 
 import (
+	"context"
+	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -84,13 +86,8 @@ func (r *request) showUser(m mistakes) error {
 		return r.seeOther("/account", "")
 	}
 
-	apps, err := r.Service.Apps(r.req.Context(), r.actor)
-	if err != nil {
-		return err
-	}
-
 	p := person{User: u, Self: u.Name == r.actor.User(), Mistakes: m}
-	for _, a := range apps {
+	for _, a := range r.apps {
 		p.Roles = append(p.Roles, appRole{a.Name, u.Roles[a.Name]})
 	}
 	tokens, err := r.Service.TokensOf(r.req.Context(), r.actor, u.Name)
@@ -110,6 +107,19 @@ func (r *request) changed(err error, done string) error {
 	return after(err, r.showUser, r.to(userPath(r.req.PathValue("name")), done))
 }
 
+// changeUser changes a user with confirmation, unless words.json has no such question. A user who
+// does not exist is not asked about, and neither are those who may not change users.
+func (r *request) changeUser(question string, fields []hidden, act, then func() error) error {
+	name := r.req.PathValue("name")
+	if !r.access.CanManage() || r.confirmed() || vocabulary.Questions[question].Title == "" {
+		return after(act(), r.showUser, then)
+	}
+	if _, err := r.Service.User(r.req.Context(), r.actor, name); err != nil {
+		return err
+	}
+	return r.confirm(r.asks(question, name, userPath(name), fields...))
+}
+
 func setRole(r *request) error {
 	err := r.Service.SetRole(r.req.Context(), r.actor, r.req.PathValue("name"), r.field("app"),
 		service.Role(r.field("role")))
@@ -119,57 +129,35 @@ func setRole(r *request) error {
 // setStatus promotes, demotes, disables or enables a user. It asks for a confirmation where the
 // change cannot simply be taken back.
 func setStatus(r *request) error {
-	name := r.req.PathValue("name")
-	if r.access.CanManage() && !r.confirmed() {
-		asked := "user " + r.field("do")
-		if name == r.actor.User() && asked != "user promote" {
-			asked += " yourself"
-		}
-		if c := confirmationOf(asked, name); c.Title != "" {
-			// A user who does not exist is not asked about.
-			if _, err := r.Service.User(r.req.Context(), r.actor, name); err != nil {
-				return err
-			}
-			c.Action, c.Back = userPath(name)+"/status", userPath(name)
-			c.Fields = []hidden{{"do", r.field("do")}}
-			return r.confirm(c)
-		}
-	}
-
-	act := r.Service.EnableUser
-	switch r.field("do") {
-	case "promote":
-		act = r.Service.Promote
-	case "demote":
-		act = r.Service.Demote
-	case "disable":
-		act = r.Service.DisableUser
-	case "enable":
-	default:
+	name, do := r.req.PathValue("name"), r.field("do")
+	act := map[string]func(context.Context, service.Actor, string) error{
+		"promote": r.Service.Promote, "demote": r.Service.Demote,
+		"enable": r.Service.EnableUser, "disable": r.Service.DisableUser,
+	}[do]
+	if act == nil {
 		return errBadForm
 	}
 
-	return r.changed(act(r.req.Context(), r.actor, name), "status")
+	question := "user " + do
+	if name == r.actor.User() && do != "promote" {
+		question += " yourself"
+	}
+	return r.changeUser(question, []hidden{{"do", do}},
+		func() error { return act(r.req.Context(), r.actor, name) }, r.to(userPath(name), "status"))
 }
 
 // resetPassword gives a user another one-time password.
 func resetPassword(r *request) error {
-	name := r.req.PathValue("name")
-	if r.access.CanManage() && !r.confirmed() {
-		u, err := r.Service.User(r.req.Context(), r.actor, name)
-		if err != nil {
+	name, password := r.req.PathValue("name"), ""
+	return r.changeUser("password", nil,
+		func() (err error) {
+			password, err = r.Service.ResetPassword(r.req.Context(), r.actor, name)
 			return err
-		}
-
-		c := confirmationOf("password", u.Name)
-		c.Action, c.Back = userPath(name)+"/password", userPath(name)
-		return r.confirm(c)
-	}
-
-	password, err := r.Service.ResetPassword(r.req.Context(), r.actor, name)
-	return after(err, r.showUser, func() error {
-		return r.show(http.StatusOK, "once", "A new password", once{User: name, Secret: password, Back: userPath(name)})
-	})
+		},
+		func() error {
+			return r.show(http.StatusOK, "once", "A new password",
+				once{User: name, Secret: password, Back: userPath(name)})
+		})
 }
 
 // endTokensOf ends one token of a user, or all of them.
@@ -190,13 +178,80 @@ func endTokensOf(r *request) error {
 	}
 
 	if !r.confirmed() {
-		c := confirmationOf(question, which+" of "+name)
-		c.Action, c.Back, c.Fields = userPath(name)+"/tokens", userPath(name), []hidden{{"id", id}}
-		return r.confirm(c)
+		return r.confirm(r.asks(question, which+" of "+name, userPath(name), hidden{"id", id}))
 	}
 
 	if id == "" {
 		return r.changed(r.Service.EndTokens(r.req.Context(), r.actor, name), "tokens")
 	}
 	return r.changed(r.Service.RevokeToken(r.req.Context(), r.actor, id), "revoked")
+}
+
+// applications is a page of the applications in which the actor has a role.
+type applications struct {
+	Apps     []service.App
+	Manager  bool
+	Name     string // of the application to be added
+	About    string
+	Mistakes mistakes
+	paging
+}
+
+func appsPage(r *request) error { return r.showApps(applications{}) }
+
+// showApps shows the applications, with what was wrong with a form.
+func (r *request) showApps(a applications) error {
+	a.Manager = r.access.CanManage()
+	a.Apps, a.paging = pageOf(r, r.apps)
+	return r.show(statusOf(a.Mistakes), "apps", "Applications", a)
+}
+
+func createApp(r *request) error {
+	a := applications{Name: r.field("name"), About: r.field("description")}
+	err := r.Service.CreateApp(r.req.Context(), r.actor, a.Name, a.About)
+	again := func(m mistakes) error {
+		a.Mistakes = m
+		return r.showApps(a)
+	}
+	return after(err, again, r.to("/apps", "app"))
+}
+
+func describeApp(r *request) error {
+	err := r.Service.DescribeApp(r.req.Context(), r.actor, r.field("name"), r.field("description"))
+	return after(err, nil, r.to("/apps", "appsaved"))
+}
+
+func deleteAppPage(r *request) error {
+	c, err := r.askAppDeletion(r.query("name"))
+	if err != nil {
+		return err
+	}
+	return r.confirm(c)
+}
+
+// askAppDeletion returns the question before an application goes, which says what goes with it.
+func (r *request) askAppDeletion(name string) (c confirmation, err error) {
+	if !r.access.CanManage() {
+		return c, r.Service.Refuse(r.req.Context(), r.actor, "app.delete", "app:"+name, "it takes an administrator")
+	}
+
+	at := slices.IndexFunc(r.apps, func(a service.App) bool { return a.Name == name })
+	if at < 0 {
+		return c, service.ErrNotFound
+	}
+
+	// The service refuses to delete an application that is in use. The page says so before it is
+	// asked.
+	c = r.asks("app", name, "/apps", hidden{"name", name})
+	if n := r.apps[at].Policies; n > 0 {
+		c.Consequences = []string{fmt.Sprintf("Policies that list it, %s of them, have to go first.", digits(int64(n)))}
+	}
+	return c, nil
+}
+
+func deleteApp(r *request) error {
+	name := r.field("name")
+	return r.decide(func() (confirmation, error) { return r.askAppDeletion(name) },
+		func() error { return r.Service.DeleteApp(r.req.Context(), r.actor, name) },
+		r.to("/apps", "appdeleted"))
 }

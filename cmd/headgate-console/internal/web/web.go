@@ -7,9 +7,15 @@ package web
 
 import (
 	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
 	"errors"
+	"html/template"
 	"log/slog"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/headgate/headgate/cmd/headgate-console/internal/live"
@@ -24,8 +30,9 @@ import (
 type Options struct {
 	Service *service.Service
 
-	// Fleet is the Redis that the instances follow; nil means that there is none.
-	Fleet Fleet
+	// Fleet is the Redis that the instances follow, as the service has it; nil means that there is
+	// none.
+	Fleet service.Fleet
 
 	// Publishing returns the result of the last attempt to publish; nil means that
 	// nothing is published.
@@ -55,7 +62,7 @@ type Options struct {
 // site serves all pages.
 type site struct {
 	Options
-	pages  map[string]*page
+	pages  map[string]*template.Template
 	recent *live.Shared[string, []core.Banned] // bans, by the names of the policies
 }
 
@@ -80,7 +87,7 @@ func New(o Options) (http.Handler, error) {
 
 	// The guard is inside of the headers, so that its refusal is a page like all others.
 	guard := http.NewCrossOriginProtection()
-	guard.SetDenyHandler(s.public(foreign))
+	guard.SetDenyHandler(s.handler(route{answer: foreign, open: true}))
 	return s.headers(guard.Handler(s.mux())), nil
 }
 
@@ -89,11 +96,7 @@ func New(o Options) (http.Handler, error) {
 func (s *site) mux() http.Handler {
 	mux := http.NewServeMux()
 	for _, r := range routes {
-		if r.open {
-			mux.Handle(r.pattern, s.public(r.answer))
-			continue
-		}
-		mux.Handle(r.pattern, s.private(r))
+		mux.Handle(r.pattern, s.handler(r))
 	}
 	mux.Handle("GET /static/{file}", static())
 
@@ -105,7 +108,8 @@ func (s *site) mux() http.Handler {
 
 		// http.ServeMux would answer in plain text, which people who mistyped an address should not
 		// see.
-		s.public(func(v *request) error { return unrouted(mux, v) }).ServeHTTP(w, r)
+		none := route{answer: func(v *request) error { return unrouted(mux, v) }, open: true}
+		s.handler(none).ServeHTTP(w, r)
 	})
 }
 
@@ -131,3 +135,69 @@ type probe struct {
 func (p *probe) Header() http.Header         { return p.header }
 func (p *probe) WriteHeader(status int)      { p.status = status }
 func (p *probe) Write(b []byte) (int, error) { return len(b), nil }
+
+// contentPolicy lets a page load resources from this origin only, and forbids
+// inline scripts.
+const contentPolicy = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; font-src 'self'; " +
+	"connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+
+// requestHeader holds the id of a request in the audit log and the log. The pages
+// ignore the value that a client sends.
+const requestHeader = "X-Request-Id"
+
+// headers sets the headers of every answer. Handlers may replace them.
+func (s *site) headers(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Content-Security-Policy", contentPolicy)
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("X-Frame-Options", "DENY")
+		h.Set("Referrer-Policy", "same-origin")
+		h.Set("Cross-Origin-Opener-Policy", "same-origin")
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		h.Set("Cache-Control", "no-store")
+
+		// A browser that has once come by TLS comes by nothing else for a year.
+		if s.Secure {
+			h.Set("Strict-Transport-Security", "max-age=31536000")
+		}
+
+		h.Set(requestHeader, rand.Text())
+		next.ServeHTTP(w, r)
+	})
+}
+
+//go:embed static
+var files embed.FS
+
+// static serves the style sheet, the script, the icon and the letters. Browsers cache them and
+// revalidate them.
+func static() http.Handler {
+	tags := map[string]string{}
+
+	list, _ := files.ReadDir("static") // an embedded file can always be read
+	for _, f := range list {
+		data, _ := files.ReadFile("static/" + f.Name())
+		sum := sha256.Sum256(data)
+		tags[f.Name()] = `W/"` + // weak, as the file may be compressed
+			hex.EncodeToString(sum[:8]) + `"`
+	}
+
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		name := r.PathValue("file")
+		tag, known := tags[name]
+		if !known {
+			http.NotFound(w, r)
+			return
+		}
+
+		// no-cache means that the browser asks each time, and gets a 304 while the file is the
+		// same. A new version is in use at once.
+		w.Header().Set("Cache-Control", "no-cache")
+		if strings.HasSuffix(name, ".woff2") { // whose name has its version
+			w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
+		}
+		w.Header().Set("ETag", tag)
+		http.ServeFileFS(w, r, files, "static/"+name)
+	})
+}

@@ -50,8 +50,6 @@ type world struct {
 	admin service.Actor
 	at    atomic.Pointer[time.Time] // the time of the service; nil means now
 
-	keys service.MinuteKeys // nil means that instances record none
-
 	hook string // the id of a webhook, in the matrix
 }
 
@@ -60,15 +58,6 @@ func (w *world) now() time.Time {
 		return *at
 	}
 	return time.Now()
-}
-
-func (w *world) minuteKeys(
-	ctx context.Context, app, policy string, from time.Time, n int,
-) ([]topkeys.Summary, error) {
-	if w.keys == nil {
-		return make([]topkeys.Summary, n), nil
-	}
-	return w.keys(ctx, app, policy, from, n)
 }
 
 // pass stops the service's clock, and moves it.
@@ -95,13 +84,13 @@ func newWorld(t testing.TB, change ...func(*Options)) *world {
 	}
 	t.Cleanup(func() { db.Close() })
 
-	w := &world{t: t, db: db, fleet: &fakeFleet{used: map[string]int64{}}, log: &strings.Builder{}}
+	fleet := &fakeFleet{used: map[string]int64{}, lent: map[string][]redisstore.Credit{}}
+	w := &world{t: t, db: db, fleet: fleet, log: &strings.Builder{}}
 	quiet := slog.New(slog.DiscardHandler)
 
 	// Receivers of webhooks are local servers here, which the console would refuse otherwise. The
 	// hash of passwords is cheap, as every test logs in.
-	w.Service, err = service.New(service.Options{DB: db, Clock: w.now, Fleet: w.fleet, Top: w.fleet.Top,
-		MinuteKeys: w.minuteKeys,
+	w.Service, err = service.New(service.Options{DB: db, Clock: w.now, Fleet: w.fleet,
 		Sender: webhook.New(webhook.Options{Networks: webhook.NewNetworks(
 			[]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")})}),
 		Passwords: auth.Cost{Memory: 8, Time: 1}, Logger: quiet})
@@ -127,6 +116,13 @@ func newWorld(t testing.TB, change ...func(*Options)) *world {
 		w.must(w.CreateApp(t.Context(), w.admin, app, "about "+app))
 	}
 	return w
+}
+
+// asAdmin returns a console, and the browser of its administrator.
+func asAdmin(t testing.TB) (*world, *browser) {
+	t.Helper()
+	w := newWorld(t)
+	return w, w.as("admin")
 }
 
 func (w *world) must(err error) {
@@ -163,15 +159,20 @@ func (w *world) person(name string, roles map[string]service.Role) service.Actor
 	return a
 }
 
+// add adds a policy.
+func (w *world) add(p policy.Policy) policy.Policy {
+	w.t.Helper()
+	p, err := w.CreatePolicy(w.t.Context(), w.admin, p)
+	w.must(err)
+	return p
+}
+
 // policy adds a policy of the application a with the text of a limit.
 func (w *world) policy(name, limit string) policy.Policy {
 	w.t.Helper()
 	l, err := core.ParseLimit(limit)
 	w.must(err)
-	p, err := w.CreatePolicy(w.t.Context(), w.admin,
-		policy.Policy{Name: name, Apps: []string{"a"}, Limit: l, Key: "ip"})
-	w.must(err)
-	return p
+	return w.add(policy.Policy{Name: name, Apps: []string{"a"}, Limit: l, Key: "ip"})
 }
 
 // browser is a client of the pages, without JavaScript.
@@ -264,6 +265,28 @@ func (a *answer) want(status int) *answer {
 	return a
 }
 
+// has fails unless the page has the texts.
+func (a *answer) has(texts ...string) *answer {
+	a.t.Helper()
+	for _, text := range texts {
+		if !strings.Contains(a.text, text) {
+			a.t.Errorf("the page lacks %q: %s", text, a.text)
+		}
+	}
+	return a
+}
+
+// lacks fails if the page has one of the texts.
+func (a *answer) lacks(texts ...string) *answer {
+	a.t.Helper()
+	for _, text := range texts {
+		if strings.Contains(a.text, text) {
+			a.t.Errorf("the page has %q: %s", text, a.text)
+		}
+	}
+	return a
+}
+
 // goes fails unless the answer sends the browser to a page.
 func (a *answer) goes(to string) *answer {
 	a.t.Helper()
@@ -292,61 +315,71 @@ type fakeFleet struct {
 	banned []core.Banned
 	top    stats.Top
 	away   error
+	store  *redisstore.Store // of the keys; nil counts in memory
+
+	// keys returns the keys of minutes; nil means that instances record none.
+	keys func(ctx context.Context, app, policy string, from time.Time, n int) ([]topkeys.Summary, error)
 
 	instances []policy.Instance // nil means the usual ones
 }
 
-func (f *fakeFleet) Peek(_ context.Context, p policy.Policy, key string) (core.Decision, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	left, credit := p.Limit.Quota-f.used[p.Name+" "+key], int64(0)
-	for _, c := range f.lent[p.Name+" "+key] {
-		credit += c.Units
+func (f *fakeFleet) MinuteKeys(
+	ctx context.Context, app, policy string, from time.Time, n int,
+) ([]topkeys.Summary, error) {
+	if f.keys == nil {
+		return make([]topkeys.Summary, n), nil
 	}
-	return core.Decision{Allowed: left+credit > 0, Remaining: left + credit, Credit: credit,
-		ResetAfter: time.Minute}, f.away
+	return f.keys(ctx, app, policy, from, n)
 }
 
-func (f *fakeFleet) Credits(_ context.Context, p policy.Policy, key string) ([]redisstore.Credit, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.lent[p.Name+" "+key], f.away
-}
-
-func (f *fakeFleet) Grant(
-	_ context.Context, p policy.Policy, key string, units int64, until time.Time,
-) (core.Decision, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.lent == nil {
-		f.lent = map[string][]redisstore.Credit{}
+func (f *fakeFleet) Apply(ctx context.Context, ops []core.Op, out []core.Decision) error {
+	if f.store != nil {
+		return f.store.Apply(ctx, ops, out)
 	}
-	f.lent[p.Name+" "+key] = append(f.lent[p.Name+" "+key], redisstore.Credit{Units: units, Until: until.UnixMicro()})
-	return core.Decision{Allowed: true}, f.away
-}
-
-func (f *fakeFleet) Revoke(_ context.Context, p policy.Policy, key string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	delete(f.lent, p.Name+" "+key)
+	op := ops[0]
+	at := op.Rule + " " + op.Key
+	out[0] = core.Decision{Allowed: true, Taken: op.Cost}
+
+	switch op.Verb {
+	case core.Peek:
+		left, credit := op.Limit.Quota-f.used[at], int64(0)
+		for _, c := range f.lent[at] {
+			credit += c.Units
+		}
+		out[0] = core.Decision{Allowed: left+credit > 0, Remaining: left + credit, Credit: credit,
+			ResetAfter: time.Minute}
+	case core.Grant:
+		f.lent[at] = append(f.lent[at], redisstore.Credit{Units: op.Cost, Until: op.CreditUntil})
+	case core.Revoke:
+		delete(f.lent, at)
+	case core.Debit:
+		f.used[at] += op.Cost
+	case core.Reset:
+		delete(f.used, at)
+	case core.Impose:
+		f.banned = append(f.banned,
+			core.Banned{Rule: op.Rule, Key: op.Key, Until: midday.Add(op.Ban.For).UnixMicro()})
+	case core.Lift:
+		f.banned = slices.DeleteFunc(f.banned, func(b core.Banned) bool { return b.Rule == op.Rule && b.Key == op.Key })
+	}
 	return f.away
 }
 
-func (f *fakeFleet) Debit(_ context.Context, p policy.Policy, key string, units int64) (core.Decision, error) {
+func (f *fakeFleet) Credits(ctx context.Context, id core.ID) ([]redisstore.Credit, error) {
+	if f.store != nil {
+		return f.store.Credits(ctx, id)
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.used[p.Name+" "+key] += units
-	return core.Decision{Taken: units}, f.away
+	return f.lent[id.Rule+" "+id.Key], f.away
 }
 
-func (f *fakeFleet) Reset(_ context.Context, p policy.Policy, key string) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	delete(f.used, p.Name+" "+key)
-	return f.away
-}
-
-func (f *fakeFleet) Bans(_ context.Context, policies []string) (list []core.Banned, err error) {
+func (f *fakeFleet) Bans(ctx context.Context, policies []string) (list []core.Banned, err error) {
+	if f.store != nil {
+		return f.store.Report().Bans(ctx, policies, 100)
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, b := range f.banned {
@@ -355,13 +388,6 @@ func (f *fakeFleet) Bans(_ context.Context, policies []string) (list []core.Bann
 		}
 	}
 	return list, f.away
-}
-
-func (f *fakeFleet) Lift(_ context.Context, p policy.Policy, key string) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.banned = slices.DeleteFunc(f.banned, func(b core.Banned) bool { return b.Rule == p.Name && b.Key == key })
-	return f.away
 }
 
 // Minutes implements service.Fleet. The other application has no counts.
@@ -390,7 +416,7 @@ func (f *fakeFleet) Instances(context.Context) ([]policy.Instance, error) {
 		Error: `policy "secret-launch": limit: wrong`}, {ID: "there", App: "b", Version: "7-abc"}}, f.away
 }
 
-func (f *fakeFleet) Published(context.Context) (string, error) { return "7-abc", f.away }
+func (f *fakeFleet) Version(context.Context) (string, error) { return "7-abc", f.away }
 
 // locked is a writer for several goroutines.
 type locked struct {

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -40,7 +41,7 @@ func TestPlaceOfAnImportIsFreeBeforeTheAnswer(t *testing.T) {
 		req.AddCookie(c)
 	}
 	s := &site{Options: Options{Service: w.Service}}
-	s.private(admitted).ServeHTTP(told{httptest.NewRecorder(), func() {
+	s.handler(admitted).ServeHTTP(told{httptest.NewRecorder(), func() {
 		answered = true
 		if !free {
 			t.Error("the place is taken while the answer is sent")
@@ -48,5 +49,17 @@ func TestPlaceOfAnImportIsFreeBeforeTheAnswer(t *testing.T) {
 	}}, req)
 	if !answered {
 		t.Error("there is no answer")
+	}
+}
+
+func TestDigitsAreInGroupsOfThree(t *testing.T) {
+	for n, want := range map[int64]string{
+		0: "0", 7: "7", 999: "999", 1000: "1,000", 12345: "12,345", 100000: "100,000", 1234567: "1,234,567", -1: "-1",
+		-999: "-999", -1000: "-1,000",
+		math.MaxInt64: "9,223,372,036,854,775,807", math.MinInt64: "-9,223,372,036,854,775,808",
+	} {
+		if got := digits(n); got != want {
+			t.Errorf("%d is shown as %s, want %s", n, got, want)
+		}
 	}
 }

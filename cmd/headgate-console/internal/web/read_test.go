@@ -5,14 +5,14 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/net/html"
 )
 
 // A period of nothing is reported beside a mistake in another field of the limit.
 func TestFormReportsAPeriodThatIsNotPositive(t *testing.T) {
-	w := newWorld(t)
-	b := w.as("admin")
+	_, b := asAdmin(t)
 	for period, mistake := range map[string]string{"0": "0 is too small; write 1 or more",
 		"-1": "-1 is too small; write 1 or more", "00": "0 is too small; write 1 or more",
 		"-2147483648": "-2147483648 is too small; write 1 or more"} {
@@ -29,12 +29,11 @@ func TestFormReportsAPeriodThatIsNotPositive(t *testing.T) {
 }
 
 func TestFormUnitsAgreeWithTheirNumber(t *testing.T) {
-	w := newWorld(t)
+	w, b := asAdmin(t)
 	w.policy("p", "100/1m")
-	b := w.as("admin")
 
 	// Only a period of exactly one has the unit in the singular, however it is written.
-	for period, want := range map[string]string{"1": "minute", "01": "minute", " 1 ": "minute", "2": "minutes",
+	for period, want := range map[string]string{"1": "minute", " 1 ": "minute", "2": "minutes",
 		"0": "minutes", "11": "minutes", "": "minutes", "x": "minutes"} {
 		got := b.submit("/policies/p/edit", "/policies/p/edit", url.Values{"period": {period}, "do": {"preview"}}).
 			want(http.StatusOK)
@@ -53,8 +52,7 @@ func TestFormUnitsAgreeWithTheirNumber(t *testing.T) {
 }
 
 func TestWrongMethodIsToldFromAnUnknownPage(t *testing.T) {
-	w := newWorld(t)
-	b := w.as("admin")
+	w, b := asAdmin(t)
 
 	// The header names the methods that the address has.
 	for _, row := range []struct{ method, path, allow string }{
@@ -87,9 +85,7 @@ func TestNewPolicyWithoutAnApplicationExplainsTheWay(t *testing.T) {
 	// To look is no attempt at something that is forbidden.
 	before := w.refusals()
 	got := b.get("/new").want(http.StatusOK)
-	if !strings.Contains(got.text, `href="/apps"`) || strings.Contains(got.text, "Not permitted") {
-		t.Errorf("the page is %s", got.text)
-	}
+	got.has(`href="/apps"`).lacks("Not permitted")
 
 	if w.refusals() != before {
 		t.Error("the audit log has a refusal")
@@ -98,4 +94,32 @@ func TestNewPolicyWithoutAnApplicationExplainsTheWay(t *testing.T) {
 	// One who may not add applications cannot be helped by the explanation.
 	w.person("x", nil)
 	w.as("x").get("/new").want(http.StatusForbidden)
+}
+
+func TestTimeOfAFormIsOneInstant(t *testing.T) {
+	for _, c := range []struct{ text, zone, field, says string }{
+		{"", "UTC", "at", "not a date and a time"},
+		{"tomorrow", "UTC", "at", "not a date and a time"},
+		{"2030-03-31T02:30", "Europe/Berlin", "at", "skip this time"},
+		{"2030-10-27T02:30", "Europe/Berlin", "at", "twice"},
+		{"2030-01-31T09:00", "", "zone", "not the name of a time zone"},
+
+		// Local would be the zone of the server, and a path must not be opened as a file.
+		{"2030-01-31T09:00", "Local", "zone", "not the name of a time zone"},
+		{"2030-01-31T09:00", "../etc/passwd", "zone", "not the name of a time zone"},
+	} {
+		m := mistakes{}
+		readTime(m, "at", c.text, c.zone)
+		if len(m) != 1 || !strings.Contains(strings.Join(m[c.field], ""), c.says) {
+			t.Errorf("%+v: %v", c, m)
+		}
+	}
+
+	want := time.Date(2030, 1, 31, 3, 30, 0, 0, time.UTC)
+	for _, text := range []string{"2030-01-31T09:00", "2030-01-31T09:00:00"} {
+		m := mistakes{}
+		if got := readTime(m, "at", text, "Asia/Kolkata"); !got.Equal(want) || len(m) > 0 {
+			t.Errorf("%s is %v, %v", text, got, m)
+		}
+	}
 }

@@ -1,2 +1,0 @@
--- The text of an import comes again with its confirmation.
-DROP TABLE IF EXISTS uploads;
