@@ -2,8 +2,10 @@ package e2e
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
 )
 
 // who goes on from a policy in shadow that has seen 27 log-ins, of which 22 were refused or would
@@ -34,9 +36,9 @@ func (j *journey) who() {
 	b.reads("0 of 5, 5 left")
 
 	// Seven after a reset of five: two are refused, as for a key that is new.
-	j.logsIn(7, 5)
-
 	b.press("Keys")
+	j.keepsStill("22 refused", "24 refused", func() { j.logsIn(7, 5) })
+
 	j.act("Own limit…")
 	b.reads("Which limit for this key?",
 		"Under login the limit of this key is now 5/1h sliding-log: 5 requests within any hour.")
@@ -81,6 +83,47 @@ func (j *journey) banFromWho() {
 	j.act("Lift the ban…")
 	b.press("Lift the ban")
 	b.reads("The ban was lifted.", "No key of shop is banned now.")
+}
+
+// keepsStill opens the menu of the key that is refused under login, and checks that the page leaves
+// its row as it is below the menu when f has changed what the row should say. When the menu is
+// closed the row says it, and is still the one that the page began with.
+func (j *journey) keepsStill(row, news string, f func()) {
+	j.t.Helper()
+	b := j.tab
+	eval[bool](b, `(() => {
+		window.began = document.querySelector("tbody tr");
+		window.answers = 0;
+		const ask = window.fetch;
+		window.fetch = (...request) => ask(...request).finally(() => window.answers++);
+		return true;
+	})()`)
+
+	b.do(b.hit(named("Actions on 127.0.0.1 under login")))
+	f()
+
+	// What a page asks after the console knows brings the news.
+	b.until("the console knows "+news, func() bool {
+		return strings.Contains(eval[string](b, `(() => {
+			const request = new XMLHttpRequest();
+			request.open("GET", document.getElementById("live").dataset.refresh, false);
+			request.send();
+			return request.responseText;
+		})()`), news)
+	})
+	answers := eval[int](b, `window.answers`)
+	b.until("the page has asked twice", func() bool { return eval[int](b, `window.answers`) >= answers+2 })
+
+	j.row(b, "127.0.0.1 login "+row)
+	if !eval[bool](b, `Boolean(document.querySelector("form:popover-open"))`) {
+		j.t.Error("the menu has closed")
+	}
+
+	b.key(kb.Escape)
+	j.row(b, "127.0.0.1 login "+news)
+	if !eval[bool](b, `window.began.isConnected`) {
+		j.t.Error("another row has taken the place of the one that the page began with")
+	}
 }
 
 // row checks how the first row of the page of keys begins.

@@ -2,7 +2,13 @@
 
 // This script only adds live updates. Every page works without it.
 
-const parse = (html) => new DOMParser().parseFromString(html, "text/html").body;
+// parse returns the nodes of a part of a page, all of them: as a document of its own it would lose
+// the blanks that it begins with, and what follows them would be taken for other elements.
+function parse(html) {
+  const template = document.createElement("template");
+  template.innerHTML = html;
+  return template.content;
+}
 
 // ask fetches a part of a page.
 async function ask(url, signal) {
@@ -146,6 +152,7 @@ function refresh(part) {
     const fresh = part.cloneNode(false);
     fresh.append(...parse(await answer.text()).childNodes);
     if (part.dataset.refresh !== view) return; // another view was chosen meanwhile
+    if (part.querySelector(":popover-open")) return; // or what the open menu is about would change below it
     morph(part, fresh);
     localizeAll();
     tag = answer.headers.get("ETag") || "";
