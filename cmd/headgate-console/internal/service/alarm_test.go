@@ -341,32 +341,6 @@ func TestAlertsStayWhileRedisIsAway(t *testing.T) {
 		"ended Over after 1h: Redis does not answer the console. What the instances do is not known.")
 }
 
-// What a migration has left of a webhook is told its ends, while it is off, and then nothing.
-func TestAlertsOfConditionsThatAreGoneEnd(t *testing.T) {
-	everyEngine(t, func(t *testing.T, w *world) {
-		r := newReceiver(t)
-		h := w.watch(r.URL, "a")
-		w.must(w.db.Update(t.Context(), func(tx *store.Tx) error {
-			row, err := tx.Webhook(h.ID)
-			row.Conditions, row.Enabled = "[]", false
-			since := w.clock.now().UnixMicro()
-			return errors.Join(err, tx.UpdateWebhook(row), tx.SetAlert(store.Alert{Webhook: h.ID, Kind: "lost",
-				App: "a", FirstAt: since, Since: since, ToldAt: since, Detail: `{"text":"a: 0 instances report"}`}))
-		}))
-
-		w.rounds(time.Minute)
-		wantTexts(t, "of a condition that is gone", r.take(),
-			"ended Over after 15s: a: 0 instances report. It is not watched any more.")
-
-		// It is turned on when there is something to watch.
-		wantFault(t, "without a condition", w.EnableWebhook(t.Context(), w.admin, h.ID, true), "conditions")
-		draft := hookFor(r.URL, "a")
-		draft.Enabled = false
-		w.must(w.UpdateWebhook(t.Context(), w.admin, h.ID, draft))
-		w.must(w.EnableWebhook(t.Context(), w.admin, h.ID, true))
-	})
-}
-
 // Counts that were made by hand meet the conditions, or miss them by one.
 func TestConditionsOfCounts(t *testing.T) {
 	everyEngine(t, func(t *testing.T, w *world) {

@@ -412,13 +412,9 @@ func (s *Service) UpdateWebhook(ctx context.Context, a Actor, id string, draft W
 }
 
 // EnableWebhook turns a webhook on or off. One that is off sends nothing: its alerts are
-// forgotten, and messages that wait are not sent. One without conditions, which a migration has
-// left, cannot be turned on. The actor has to own all of its applications.
+// forgotten, and messages that wait are not sent. The actor has to own all of its applications.
 func (s *Service) EnableWebhook(ctx context.Context, a Actor, id string, on bool) error {
 	return s.changeWebhook(ctx, a, updated, id, func(d *action, row store.Webhook, was WebhookDraft) error {
-		if on && len(was.Conditions) == 0 {
-			return invalid("conditions", "choose one")
-		}
 		becomes := was
 		becomes.Enabled = on
 		return d.overwriteWebhook(row, was, becomes)

@@ -1,7 +1,6 @@
 package web
 
 import (
-	"errors"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -13,7 +12,6 @@ import (
 	"golang.org/x/net/html"
 
 	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
-	"github.com/headgate/headgate/cmd/headgate-console/internal/store"
 )
 
 // hookForm is the form of a webhook for applications.
@@ -152,33 +150,6 @@ func (w *world) editsAndSwitches(b *browser, h service.Webhook) {
 	}
 	b.submit(page, action+"/status", nil).goes(page + "&done=hookon")
 	b.post(action+"/status", url.Values{"do": {"x"}}).want(http.StatusBadRequest)
-}
-
-// A migration has turned a webhook off that has no condition left.
-func TestWebhookWithoutConditionsSaysSo(t *testing.T) {
-	w := newWorld(t)
-	h := w.watch("http://127.0.0.1:1")
-	w.must(w.db.Update(t.Context(), func(tx *store.Tx) error {
-		row, err := tx.Webhook(h.ID)
-		row.Conditions, row.Enabled = "[]", false
-		return errors.Join(err, tx.UpdateWebhook(row))
-	}))
-
-	b := w.as("admin")
-	page, action := "/alerts?webhook="+h.ID, "/alerts/"+h.ID
-	b.get("/alerts").has("no condition is left")
-	got := b.get(page)
-	if !strings.Contains(got.text, "The conditions that it had do not exist any more.") ||
-		got.form(action+"/status") != nil {
-		t.Errorf("the page says %s", got.text)
-	}
-	if got := b.post(action+"/status", url.Values{"do": {"on"}}).want(http.StatusUnprocessableEntity); got.
-		mistake("conditions") == "" {
-		t.Errorf("turned on without a condition: %s", got.text)
-	}
-
-	b.submit(page, action, url.Values{"conditions": {"redis"}}).goes(page + "&done=hook")
-	b.submit(page, action+"/status", nil).goes(page + "&done=hookon")
 }
 
 // Every mistake is beside its field and in the summary, and what was filled in is still there.

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/net/html"
 
 	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
+	"github.com/headgate/headgate/policy"
 )
 
 func TestDatabaseOutageKeepsInput(t *testing.T) {
@@ -157,6 +158,15 @@ func TestFrozenRedisIsNamedAsTheReason(t *testing.T) {
 	// The page says what was published last, which the database knows.
 	live := b.get("/").want(http.StatusOK)
 	live.has("Published last, as far as the console knows: <code>41-known</code>").lacks("nothing yet")
+}
+
+// A Redis that refuses a command is not called one that does not answer.
+func TestRefusalOfRedisIsNamedAsTheReason(t *testing.T) {
+	s := newLimited(t, policy.Policy{Name: "p", Apps: []string{"a"}, Limit: limit("5/1h"), Key: "ip"})
+	s.must(s.client.Do(t.Context(), "ACL", "SETUSER", "default", "-eval", "-evalsha").Err())
+	form := confirmed(url.Values{"policy": {"p"}, "key": {"192.0.2.7"}})
+	got := s.b.post("/keys/reset", form).want(http.StatusServiceUnavailable)
+	got.has("The user of the console may not do this in Redis.").lacks("does not answer")
 }
 
 // confirmed returns a form that was confirmed.

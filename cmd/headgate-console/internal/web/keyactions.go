@@ -120,8 +120,12 @@ func (k keyAction) answer(r *request) error {
 	// It is not known whether the key was changed, so nothing is sent again without a look at it.
 	if errors.Is(err, service.ErrNoFleet) {
 		r.logFailure(http.StatusServiceUnavailable, err)
-		return k.showQuestion(r, on, mistakes{away: {"Redis does not answer, so it is not known whether this was " +
-			"done: look the key up before you send it again"}})
+		why := "Redis does not answer."
+		if err != service.ErrNoFleet && !noAnswer(err) {
+			why = refusal(err)
+		}
+		return k.showQuestion(r, on, mistakes{away: {why + " It is not known whether this was done: look the key up " +
+			"before you send it again"}})
 	}
 	if err != nil {
 		return err
