@@ -128,7 +128,7 @@ type banList struct {
 type banned struct {
 	Key   string    `json:"key" doc:"As the policy counts it. Bytes that are not UTF-8 are U+FFFD."`
 	Until time.Time `json:"until"`
-	By    string    `json:"by,omitempty" doc:"Who imposed it, under a policy without a ban."`
+	By    string    `json:"by,omitempty" doc:"Who imposed it. It is left out if the policy itself did, or if you did not see the policy then."`
 }
 
 func (c *call) bans(*none) (v banList, err error) {
@@ -143,11 +143,21 @@ func (c *call) bans(*none) (v banList, err error) {
 	if err != nil {
 		return v, c.redisAway("bans", err)
 	}
-	v.Bans = mapped(list, func(b core.Banned) banned { return banned{b.Key, time.UnixMicro(b.Until).UTC(), ""} })
+	bans := mapped(list, func(b core.Banned) service.KeyBan {
+		return service.KeyBan{Policy: b.Rule, Key: b.Key, Until: time.UnixMicro(b.Until).UTC()}
+	})
 	beside, err := c.o.Service.BansBeside(c.ctx(), c.actor, []string{c.name()})
-	for _, b := range beside {
-		v.Bans = append(v.Bans, banned{b.Key, b.Until, b.By})
+	if err != nil {
+		return v, err
 	}
+	bans = append(bans, beside...)
+
+	pointers := make([]*service.KeyBan, len(bans))
+	for i := range bans {
+		pointers[i] = &bans[i]
+	}
+	err = c.o.Service.ExplainBans(c.ctx(), c.actor, pointers)
+	v.Bans = mapped(bans, func(b service.KeyBan) banned { return banned{b.Key, b.Until, b.By} })
 	return v, err
 }
 

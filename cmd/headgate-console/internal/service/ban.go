@@ -15,13 +15,13 @@ import (
 	"github.com/headgate/headgate/policy"
 )
 
-// KeyBan is a ban of a key beside a policy.
+// KeyBan is a ban of a key under a policy, or beside it.
 type KeyBan struct {
 	Policy, Key string
 	Until       time.Time
-	By          string // who imposed it, or changed the key's override since
 
-	// ExplainBans sets these, and By to who imposed the ban, as the audit log has them.
+	// These are of who imposed it, as the audit log has them. ExplainBans sets them.
+	By      string
 	At      time.Time
 	Comment string
 }
@@ -65,6 +65,9 @@ func (s *Service) ImposeBan(ctx context.Context, a Actor, name, key string, span
 
 	inStore := false
 	entry := func(p policy.Policy, op *core.Op) (string, error) {
+		if p.Ban == (core.Ban{}) { // it had one when it was asked first
+			return "", invalid("ban", "the policy was changed meanwhile: try again")
+		}
 		ban := p.Ban
 		ban.For, ban.Max = span, span
 		op.Ban = &ban
@@ -198,7 +201,7 @@ func (s *Service) BansBeside(ctx context.Context, a Actor, names []string) (list
 		list = nil
 		for _, row := range rows {
 			if o, _ := policy.ParseOverride(row.Text); o.Bans(now) && sees[row.Policy] {
-				list = append(list, KeyBan{Policy: row.Policy, Key: row.Key, Until: o.BannedUntil, By: row.ChangedBy})
+				list = append(list, KeyBan{Policy: row.Policy, Key: row.Key, Until: o.BannedUntil})
 			}
 		}
 		return nil
@@ -212,9 +215,9 @@ const maxImposed = 1000
 // clocksApart is by how much the end of a ban in Redis may differ from what the audit log has.
 const clocksApart = 10 * time.Second
 
-// ExplainBans adds to bans who imposed them, when, and why. A ban stays as it is if a policy began
-// it by itself, if 1,000 were imposed under its policy since, or if the actor does not see it or
-// did not see its policy then.
+// ExplainBans says of bans who imposed them, when, and why. It says none of that if a policy began
+// the ban by itself, if 1,000 were imposed under its policy since, or if the actor does not see the
+// policy or did not see it then.
 func (s *Service) ExplainBans(ctx context.Context, a Actor, bans []*KeyBan) error {
 	if len(bans) == 0 {
 		return nil
@@ -222,6 +225,7 @@ func (s *Service) ExplainBans(ctx context.Context, a Actor, bans []*KeyBan) erro
 	of := map[string][]*KeyBan{}
 	for _, b := range bans {
 		of[b.Policy] = append(of[b.Policy], b)
+		b.By, b.At, b.Comment = "", time.Time{}, ""
 	}
 
 	return s.ask(ctx, a, "ban.list", "policies", func(d *action) error {
@@ -239,7 +243,7 @@ func (s *Service) ExplainBans(ctx context.Context, a Actor, bans []*KeyBan) erro
 }
 
 // visibleSince returns the instant since which the actor sees the policy. Before it the policy was
-// hidden, or another one of its name.
+// hidden. What was said under a policy of its name that was deleted is of the same keys.
 func (a *action) visibleSince(name string) (since time.Time, err error) {
 	rows, err := a.Revisions(name, 0, MaxPerPage)
 	if err != nil {
@@ -255,9 +259,7 @@ func (a *action) visibleSince(name string) (since time.Time, err error) {
 		if err != nil {
 			return since, err
 		}
-		if since = r.At; r.Before == nil {
-			break
-		}
+		since = r.At
 	}
 	return since, nil
 }

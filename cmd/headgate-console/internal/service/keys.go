@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/headgate/headgate/cmd/headgate-console/internal/auth"
 	"github.com/headgate/headgate/cmd/headgate-console/internal/store"
@@ -36,6 +37,9 @@ type KeyUse struct {
 	// Decision is the one that a request of one unit would get.
 	core.Decision
 
+	// BannedUntil is the end of its ban, after which the limit may refuse it longer.
+	BannedUntil time.Time
+
 	// Credits is what the key has left of its grants, in the order of their ends.
 	Credits []redisstore.Credit
 }
@@ -60,10 +64,18 @@ func (s *Service) peek(ctx context.Context, p policy.Policy, key string) (u KeyU
 		return u, err
 	}
 
-	// The store does not know of a ban beside the policy.
 	now := s.clock()
+	if u.Banned {
+		if u.BannedUntil, err = s.banEnd(ctx, p.Name, key, now.Add(u.RetryAfter)); err != nil {
+			return u, err
+		}
+	}
+	// The store does not know of a ban beside the policy.
 	if end := p.BanOf(key, now); !end.IsZero() && p.Mode == policy.Enforce {
 		u.Allowed, u.Banned, u.RetryAfter = false, true, max(u.RetryAfter, end.Sub(now))
+		if end.After(u.BannedUntil) {
+			u.BannedUntil = end
+		}
 	}
 
 	// What the credit consists of is a question of its own.
@@ -71,6 +83,20 @@ func (s *Service) peek(ctx context.Context, p policy.Policy, key string) (u KeyU
 		u.Credits, err = s.fleet.Credits(ctx, op.ID())
 	}
 	return u, keyErr(err)
+}
+
+// banEnd asks Redis for the end of a ban. It returns latest if the ban has ended meanwhile.
+func (s *Service) banEnd(ctx context.Context, name, key string, latest time.Time) (time.Time, error) {
+	list, err := s.fleet.Bans(ctx, []string{name})
+	if err != nil {
+		return latest, errors.Join(ErrNoFleet, err)
+	}
+	for _, b := range list {
+		if b.Rule == name && b.Key == key {
+			return time.UnixMicro(b.Until), nil
+		}
+	}
+	return latest, nil
 }
 
 // apply has Redis carry out an operation on a key, under the limit that instances have for the key.

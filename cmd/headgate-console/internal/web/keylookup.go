@@ -100,7 +100,7 @@ func (r *request) looked(k *keys, u service.KeyUse) keyRow {
 	row.Share = row.Gauge.Percent
 	if u.Banned {
 		row.Banned, row.Left = true, row.Gauge.After
-		row.Ban = service.KeyBan{Policy: u.Policy.Name, Key: u.Key, Until: r.Clock().Add(u.RetryAfter)}
+		row.Ban = service.KeyBan{Policy: u.Policy.Name, Key: u.Key, Until: u.BannedUntil}
 	}
 	for _, c := range u.Credits {
 		row.Gauge.Credits = append(row.Gauge.Credits, credit{c.Units, time.UnixMicro(c.Until)})

@@ -526,6 +526,38 @@ func TestBansOfInstancesAreFound(t *testing.T) {
 	}
 }
 
+// A ban ends when it ends, even where the limit refuses the key for longer.
+func TestBanOfAUsedUpKeyHasItsOwnEnd(t *testing.T) {
+	own := policy.Policy{Name: "p", Apps: []string{"a"}, Limit: limit("1/24h fixed-window"), Key: "api-key",
+		Mode: policy.Enforce, Ban: core.MustParseBan("20/1m for 2h max 24h")}
+	beside := own
+	beside.Name, beside.Ban = "q", core.Ban{}
+	s := newLimited(t, own, beside)
+	key := keyfuncs.Digest("s3cret")
+	s.limiter.Admit(&sample{ctx: t.Context(), method: "GET", path: "/",
+		header: http.Header{"X-Api-Key": {"s3cret"}}}).Done(200)
+
+	for _, name := range []string{"p", "q"} {
+		s.must(s.ImposeBan(t.Context(), s.admin.Saying("a scraper"), name, key, time.Hour))
+	}
+	until := map[string]time.Time{"p": time.UnixMicro(s.listedBans()[0].Until)}
+	list, err := s.BansBeside(t.Context(), s.admin, []string{"q"})
+	s.must(err)
+	until["q"] = list[0].Until
+
+	for name, want := range until {
+		u, err := s.LookUp(t.Context(), s.admin, name, key)
+		if err != nil || !u.Banned || !u.BannedUntil.Equal(want) || u.RetryAfter < 2*time.Hour {
+			t.Errorf("under %s it is banned until %s, want %s: %+v %v", name, u.BannedUntil, want, u.Decision, err)
+		}
+	}
+
+	// So the page of the key says who banned it, and why.
+	for _, name := range []string{"p", "q"} {
+		s.b.look(name, key).has("by admin").has("a scraper")
+	}
+}
+
 // The page names the application that it shows, and no link of it chooses one that was not chosen.
 func TestKeysNamesItsApplication(t *testing.T) {
 	_, b := bansWorld(t)

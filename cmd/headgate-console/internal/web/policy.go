@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
-	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/observe/topkeys"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/policy/stats"
@@ -155,8 +154,8 @@ func (r *request) mostRefused(p policy.Policy) (*keys, error) {
 	all.Rules = []topkeys.Rule{{Rule: p.Name, Refused: topkeys.Merge(maxRows, lists...)}}
 
 	k.addTop(all)
-	if p.Ban != (core.Ban{}) {
-		r.addBans(k)
+	if err := r.addBans(k); err != nil {
+		return nil, err
 	}
 	k.showRefused(r, all)
 	k.Rows = k.Rows[:min(mostKeys, len(k.Rows))]

@@ -133,6 +133,9 @@ function partner(at, next) {
   return !next.id && at && !at.id && at.nodeName === next.nodeName ? at : null;
 }
 
+// openMenu selects the menu of a key that is open; it is "" where browsers know no such menus.
+const openMenu = CSS.supports("selector(:popover-open)") ? ":popover-open" : "";
+
 // refresh renews a part of a page every second while the page is visible, and at once when what is
 // folded in it is opened: its content is sent only while it is open.
 function refresh(part) {
@@ -152,7 +155,7 @@ function refresh(part) {
     const fresh = part.cloneNode(false);
     fresh.append(...parse(await answer.text()).childNodes);
     if (part.dataset.refresh !== view) return; // another view was chosen meanwhile
-    if (part.querySelector(":popover-open")) return; // or what the open menu is about would change below it
+    if (openMenu && part.querySelector(openMenu)) return; // or what the menu is about would change below it
     morph(part, fresh);
     localizeAll();
     tag = answer.headers.get("ETag") || "";
