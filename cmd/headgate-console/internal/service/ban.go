@@ -242,9 +242,10 @@ func (s *Service) ExplainBans(ctx context.Context, a Actor, bans []*KeyBan) erro
 	})
 }
 
-// visibleSince returns the instant since which the actor sees the policy. Before it the policy was
-// hidden. What was said under a policy of its name that was deleted is of the same keys.
-func (a *action) visibleSince(name string) (since time.Time, err error) {
+// visibleSince returns the instant since which the actor sees the policy, or one before the instant
+// first if the actor saw it then. Before it the policy was hidden. What was said under a policy of
+// its name that was deleted is of the same keys.
+func (a *action) visibleSince(name string, first time.Time) (since time.Time, err error) {
 	rows, err := a.Revisions(name, 0, MaxPerPage)
 	if err != nil {
 		return since, err
@@ -252,6 +253,10 @@ func (a *action) visibleSince(name string) (since time.Time, err error) {
 
 	since = instant(a.now)
 	for _, row := range rows {
+		// What was changed before does not matter.
+		if since.Before(first) {
+			break
+		}
 		r, err := a.revision(row)
 		if errors.Is(err, ErrNotFound) {
 			break
@@ -269,13 +274,13 @@ func (a *action) explainBans(p *policy.Policy, bans []*KeyBan) error {
 	if len(bans) == 0 {
 		return nil
 	}
-	since, err := a.visibleSince(p.Name)
-	if err != nil {
+	rows, err := a.FindAudit(AuditQuery{
+		Action: "ban.impose", Object: policyObject(p.Name), Outcome: Done, Limit: maxImposed,
+	})
+	if err != nil || len(rows) == 0 {
 		return err
 	}
-	rows, err := a.FindAudit(AuditQuery{
-		Action: "ban.impose", Object: policyObject(p.Name), Outcome: Done, Since: since, Limit: maxImposed,
-	})
+	since, err := a.visibleSince(p.Name, rows[len(rows)-1].At)
 	if err != nil {
 		return err
 	}
@@ -283,7 +288,7 @@ func (a *action) explainBans(p *policy.Policy, bans []*KeyBan) error {
 	// The row that came last counts, of each key.
 	imposed := make(map[string]Entry, len(rows))
 	for _, row := range slices.Backward(rows) {
-		if at := strings.LastIndex(row.After, banSpan); at >= 0 {
+		if at := strings.LastIndex(row.After, banSpan); at >= 0 && !row.At.Before(since) {
 			imposed[row.After[:at]+"}"] = row
 		}
 	}

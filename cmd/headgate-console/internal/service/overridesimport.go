@@ -354,7 +354,7 @@ func (s *Service) ExportOverrides(ctx context.Context, a Actor, app string, to i
 		have, err := d.OverriddenPolicies()
 		names = nil
 		for _, p := range list {
-			if slices.Contains(have, p.Name) {
+			if _, has := slices.BinarySearch(have, p.Name); has {
 				names = append(names, p.Name)
 			}
 		}

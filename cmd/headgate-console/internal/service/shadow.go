@@ -107,25 +107,23 @@ type policyStart struct {
 // startOf finds the change since which a policy does not differ from what it is now.
 func (a *action) startOf(p policy.Policy, differs func(was, p policy.Policy) bool) (s policyStart, err error) {
 	// Each revision is looked at with the one before it, from the newest on.
-	version := int64(0)
-	for range maxSteps {
-		rows, err := a.Revisions(p.Name, version, 2)
-		if err != nil || len(rows) == 0 {
-			return s, err
+	rows, err := a.Revisions(p.Name, 0, maxSteps+1)
+	if err != nil {
+		return s, err
+	}
+
+	for i, row := range rows[:min(len(rows), maxSteps)] {
+		s = policyStart{at: instant(row.At), busy: true}
+		if i+1 < len(rows) {
+			s.before = instant(rows[i+1].At)
 		}
 
-		version = rows[0].Version
-		s = policyStart{at: instant(rows[0].At), busy: true}
-		if len(rows) > 1 {
-			s.before = instant(rows[1].At)
-		}
-
-		if rows[0].Before == "" { // it was created, or restored
+		if row.Before == "" { // it was created, or restored
 			s.busy = false
 			return s, nil
 		}
 
-		was, err := contentOf(rows[0].Before)
+		was, err := contentOf(row.Before)
 		if err != nil {
 			return s, err
 		}

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
@@ -118,12 +119,13 @@ func auditPage(r *request) error {
 func (r *request) auditEntries(list []service.Entry) ([]auditEntry, error) {
 	entries := make([]auditEntry, len(list))
 	pages := map[string]string{} // by object, as many lines are about the same
+	hooks := sync.OnceValues(func() ([]service.Webhook, error) { return r.Service.Webhooks(r.req.Context(), r.actor) })
 
 	for i, e := range list {
 		path, known := pages[e.Object]
 		if !known {
 			var err error
-			path, err = r.pageOf(e.Object)
+			path, err = r.pageOf(e.Object, hooks)
 			if err != nil && !errors.Is(err, service.ErrNotFound) {
 				return nil, err
 			}
@@ -141,8 +143,9 @@ func (r *request) auditEntries(list []service.Entry) ([]auditEntry, error) {
 }
 
 // pageOf returns the page of an object of the audit log. It is "", or the error is ErrNotFound, if
-// the object is no more, or has no page that the actor sees.
-func (r *request) pageOf(object string) (string, error) {
+// the object is no more, or has no page that the actor sees. hooks returns the webhooks that the
+// actor sees.
+func (r *request) pageOf(object string, hooks func() ([]service.Webhook, error)) (string, error) {
 	ctx := r.req.Context()
 	kind, name, _ := strings.Cut(object, ":")
 
@@ -162,8 +165,8 @@ func (r *request) pageOf(object string) (string, error) {
 		}
 		return "/policies?" + url.Values{"app": {name}}.Encode(), nil
 	case "webhook":
-		hooks, err := r.Service.Webhooks(ctx, r.actor)
-		if err != nil || !slices.ContainsFunc(hooks, func(w service.Webhook) bool { return w.ID == name }) {
+		list, err := hooks()
+		if err != nil || !slices.ContainsFunc(list, func(w service.Webhook) bool { return w.ID == name }) {
 			return "", err
 		}
 		return "/alerts", nil

@@ -83,6 +83,7 @@ CREATE TABLE IF NOT EXISTS audit (
   note TEXT NOT NULL,
   INDEX audit_by_actor (actor, id),
   INDEX audit_by_object (object, id),
+  INDEX audit_by_act (object, action, id),
   INDEX audit_by_outcome (outcome, id),
   INDEX audit_by_action (action, id),
   INDEX audit_by_time (at, id)

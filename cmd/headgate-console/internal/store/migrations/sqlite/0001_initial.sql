@@ -96,6 +96,8 @@ CREATE INDEX IF NOT EXISTS audit_by_actor ON audit (actor, id);
 
 CREATE INDEX IF NOT EXISTS audit_by_object ON audit (object, id);
 
+CREATE INDEX IF NOT EXISTS audit_by_act ON audit (object, action, id);
+
 CREATE INDEX IF NOT EXISTS audit_by_outcome ON audit (outcome, id);
 
 CREATE TRIGGER IF NOT EXISTS audit_keep BEFORE UPDATE ON audit
