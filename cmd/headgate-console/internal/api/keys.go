@@ -128,7 +128,7 @@ type banList struct {
 type banned struct {
 	Key   string    `json:"key" doc:"As the policy counts it. Bytes that are not UTF-8 are U+FFFD."`
 	Until time.Time `json:"until"`
-	By    string    `json:"by,omitempty" doc:"Who imposed it. It is left out if the policy itself did, or if you did not see the policy then."`
+	By    string    `json:"by,omitempty" doc:"Who imposed it, to those who saw the policy then."`
 }
 
 func (c *call) bans(*none) (v banList, err error) {

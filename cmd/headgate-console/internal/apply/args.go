@@ -117,7 +117,8 @@ func (g *given) flags(usage io.Writer) *flag.FlagSet {
 	f.StringVar(&g.address, "url", "", "`URL` of the console, such as https://console.example.com; also in "+EnvURL)
 	f.StringVar(&g.tokenFile, "token-file", "",
 		"`file` with an API token of the console; else the token comes from "+EnvToken)
-	f.Func("app", "`application` whose policies are meant; may be repeated, and without it all are", config.AppendTo(&g.apps))
+	f.Func("app", "`application` whose policies are meant; may be repeated, and without it all are",
+		config.AppendTo(&g.apps))
 	f.BoolVar(&g.prune, "prune", false, "delete the policies that are in no file, "+
 		"if all their applications are named by -app, or without it by the files")
 	f.BoolVar(&g.pruneOverrides, "prune-overrides", false, "remove the overrides that an overrides.json does not "+

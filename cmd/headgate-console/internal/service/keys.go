@@ -70,6 +70,7 @@ func (s *Service) peek(ctx context.Context, p policy.Policy, key string) (u KeyU
 			return u, err
 		}
 	}
+
 	// The store does not know of a ban beside the policy.
 	if end := p.BanOf(key, now); !end.IsZero() && p.Mode == policy.Enforce {
 		u.Allowed, u.Banned, u.RetryAfter = false, true, max(u.RetryAfter, end.Sub(now))
@@ -85,7 +86,8 @@ func (s *Service) peek(ctx context.Context, p policy.Policy, key string) (u KeyU
 	return u, keyErr(err)
 }
 
-// banEnd asks Redis for the end of a ban. It returns latest if the ban has ended meanwhile.
+// banEnd asks Redis for the end of a ban. It returns latest if Redis does not list the ban: because
+// it began just now, has ended meanwhile, or comes after as many as are read.
 func (s *Service) banEnd(ctx context.Context, name, key string, latest time.Time) (time.Time, error) {
 	list, err := s.fleet.Bans(ctx, []string{name})
 	if err != nil {

@@ -99,7 +99,7 @@ func (r *request) looked(k *keys, u service.KeyUse) keyRow {
 	row.Gauge, row.Granted = newGauge(u.Policy.LimitOf(u.Key, r.Clock()), u.Decision), u.Credit
 	row.Share = row.Gauge.Percent
 	if u.Banned {
-		row.Banned, row.Left = true, row.Gauge.After
+		row.Banned = true
 		row.Ban = service.KeyBan{Policy: u.Policy.Name, Key: u.Key, Until: u.BannedUntil}
 	}
 	for _, c := range u.Credits {

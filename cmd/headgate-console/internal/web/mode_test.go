@@ -173,7 +173,8 @@ func TestEnforceNowForgetsAnotherLimit(t *testing.T) {
 	now = p.UpdatedAt
 
 	// Counts are kept by whole minutes, so that of the change is of both limits.
-	want := "It has seen no request yet. It decided otherwise until a moment ago, so counting begins with the next whole minute."
+	want := "It has seen no request yet. It decided otherwise until a moment ago, so counting begins with the " +
+		"next whole minute."
 	if got := b.get("/policies/p").seen(); got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
