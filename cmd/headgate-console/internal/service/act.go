@@ -19,7 +19,8 @@ type action struct {
 	verb   string
 	object string
 
-	// These are set for a transaction that only reads, which may use again what others read.
+	// These are set for an action that may use again the policies that others read. It reads
+	// them itself without them.
 	ctx  context.Context // of the one call
 	sets *memo[struct{}, policySet]
 }
@@ -34,10 +35,13 @@ const refusalTime = 5 * time.Second
 // ask runs f in a read transaction.
 func (s *Service) ask(ctx context.Context, a Actor, verb, object string, f func(*action) error) error {
 	err := s.db.View(ctx, func(t *store.Tx) error {
-		d := &action{Tx: t, actor: a, now: s.now(), verb: verb, object: object, ctx: ctx, sets: s.sets}
-		return d.run(f)
+		return s.action(ctx, t, a, verb, object).run(f)
 	})
 	return s.ended(ctx, a, err)
+}
+
+func (s *Service) action(ctx context.Context, t *store.Tx, a Actor, verb, object string) *action {
+	return &action{Tx: t, actor: a, now: s.now(), verb: verb, object: object, ctx: ctx, sets: s.sets}
 }
 
 // act runs f in a write transaction. The transaction raises the counter lock, so that
@@ -83,14 +87,14 @@ func (s *Service) actWith(
 	ctx context.Context, a Actor, locks []string, verb, object string, f func(*action) error,
 ) error {
 	err := s.db.Update(ctx, func(t *store.Tx) error {
-		d := &action{Tx: t, actor: a, now: s.now(), verb: verb, object: object}
+		d := s.action(ctx, t, a, verb, object)
 		for _, lock := range locks {
 			// An override has a revision of its own, and its policy is not deleted meanwhile.
 			err := error(nil)
 			if lock == store.CounterOverrides {
-				err = t.LockCounter(store.CounterPolicies)
+				err = d.LockCounter(store.CounterPolicies)
 			} else {
-				err = t.RaiseCounter(lock, d.now)
+				err = d.RaiseCounter(lock, d.now)
 			}
 			if err != nil {
 				return err
@@ -109,6 +113,15 @@ func (s *Service) actWith(
 	}
 
 	return s.ended(ctx, a, err)
+}
+
+// RaiseCounter raises a counter. What the action reads of policies after it raised their counter is
+// not yet committed, so it is kept from others.
+func (a *action) RaiseCounter(name string, at int64) error {
+	if name == store.CounterPolicies {
+		a.sets = nil
+	}
+	return a.Tx.RaiseCounter(name, at)
 }
 
 // ownFactor begins the actions of a user with the user's own second factor.

@@ -15,10 +15,10 @@ type policySet struct {
 	at    map[string]int  // their places, by name
 }
 
-// policies returns all policies. Transactions that only read share what they read, so the set
+// policies returns all policies. Transactions that change none share what they read, so the set
 // and the policies in it must not be changed.
 func (a *action) policies() (policySet, error) {
-	if a.sets == nil { // the transaction may have changed some
+	if a.sets == nil {
 		set, _, err := readPolicies(a.Tx)
 		return set, err
 	}

@@ -92,11 +92,29 @@ func (m mysql) open() (read, write *sql.DB, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	db := sql.OpenDB(connector)
+	db := sql.OpenDB(repeatable{connector})
 	db.SetMaxOpenConns(mysqlConnections)
 	db.SetMaxIdleConns(mysqlConnections)
 	db.SetConnMaxIdleTime(mysqlIdle)
 	return db, db, nil
+}
+
+// repeatable makes connections whose transactions see one instant and whose readers wait for no
+// writer, also on a server that has another isolation level by default.
+type repeatable struct{ driver.Connector }
+
+func (r repeatable) Connect(ctx context.Context) (driver.Conn, error) {
+	conn, err := r.Connector.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+
+	// MySQL and MariaDB have no name in common for the variable, so it is a statement of its own.
+	const level = "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ"
+	if _, err := conn.(driver.ExecerContext).ExecContext(ctx, level, nil); err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	return conn, nil
 }
 
 // alone runs f under a lock of the server, which ends with the connection.

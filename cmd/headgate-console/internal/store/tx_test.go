@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/headgate/headgate/cmd/headgate-console/internal/mariadbtest"
 )
@@ -169,6 +170,32 @@ func TestUpdateRunsAgainAfterARowHasChanged(t *testing.T) {
 		}
 		return err
 	})
+}
+
+// A server may have another isolation level by default. With READ COMMITTED a view would see what
+// was written after its first read, and with SERIALIZABLE it would wait for the writer.
+func TestViewSeesOneInstant(t *testing.T) {
+	url := mariadbtest.Start(t).Database(t)
+	db := open(t, url)
+	for _, level := range []string{"READ COMMITTED", "SERIALIZABLE"} {
+		exec(t, db, "SET GLOBAL TRANSACTION ISOLATION LEVEL "+level)
+		update(t, db, func(tx *Tx) error { return tx.SetSetting("n", "0") })
+		reader, writer := open(t, url), open(t, url) // whose connections begin after that
+
+		must(t, reader.View(t.Context(), func(tx *Tx) error {
+			before, err := tx.Setting("n")
+			must(t, err)
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			defer cancel()
+			must(t, writer.Update(ctx, func(tx *Tx) error { return tx.SetSetting("n", "1") }))
+
+			after, err := tx.Setting("n")
+			if before != "0" || after != "0" {
+				t.Errorf("%s: a view saw %q and then %q", level, before, after)
+			}
+			return err
+		}))
+	}
 }
 
 // counting is SQLite, and calls refused each time another writer was in the way.
