@@ -175,13 +175,33 @@ func keptBan(was, text string, now time.Time) string {
 }
 
 // BansBeside returns the bans beside the policies of the names that the actor sees, those that last
-// longest first, at most 10,000 of all policies.
-func (s *Service) BansBeside(ctx context.Context, a Actor, names []string) (list []KeyBan, err error) {
-	err = s.ask(ctx, a, "ban.list", "policies", func(d *action) error {
-		now := instant(d.now)
-		rows, err := d.BannedOverrides(now.UTC().Format("2006-01-02T15:04:05"), maxBans)
+// longest first. At most 10,000 are read: of the policy if there is one name, and else of all
+// policies.
+func (s *Service) BansBeside(ctx context.Context, a Actor, names []string) ([]KeyBan, error) {
+	of := ""
+	if len(names) == 1 {
+		of = names[0]
+	}
+	return s.bansBeside(ctx, a, names, func(d *action) ([]store.Override, error) {
+		return d.BannedOverrides(of, instant(d.now).UTC().Format("2006-01-02T15:04:05"), maxBans)
+	})
+}
+
+// BansOfKeys returns the bans that the keys have beside a policy that the actor sees.
+func (s *Service) BansOfKeys(ctx context.Context, a Actor, name string, keys []string) ([]KeyBan, error) {
+	return s.bansBeside(ctx, a, []string{name}, func(d *action) ([]store.Override, error) {
+		return d.OverridesOf(name, keys)
+	})
+}
+
+// bansBeside returns the bans in rows of the policies of the names that the actor sees.
+func (s *Service) bansBeside(
+	ctx context.Context, a Actor, names []string, read func(*action) ([]store.Override, error),
+) ([]KeyBan, error) {
+	return answer(ctx, s, a, "ban.list", "policies", func(d *action) (list []KeyBan, err error) {
+		rows, err := read(d)
 		if err != nil || len(rows) == 0 {
-			return err
+			return nil, err
 		}
 
 		// There may be 10,000 policies, and as many names.
@@ -191,22 +211,20 @@ func (s *Service) BansBeside(ctx context.Context, a Actor, names []string) (list
 		}
 		of, err := d.selected(func(p policy.Policy) bool { return wanted[p.Name] })
 		if err != nil {
-			return err
+			return nil, err
 		}
 		sees := make(map[string]bool, len(of))
 		for _, p := range of {
 			sees[p.Name] = true
 		}
 
-		list = nil
 		for _, row := range rows {
-			if o, _ := policy.ParseOverride(row.Text); o.Bans(now) && sees[row.Policy] {
+			if o, _ := policy.ParseOverride(row.Text); o.Bans(instant(d.now)) && sees[row.Policy] {
 				list = append(list, KeyBan{Policy: row.Policy, Key: row.Key, Until: o.BannedUntil})
 			}
 		}
-		return nil
+		return list, nil
 	})
-	return list, err
 }
 
 // maxImposed is how many of the bans of a policy that were imposed last are looked through.

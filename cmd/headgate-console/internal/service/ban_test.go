@@ -5,8 +5,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate/headgate/cmd/headgate-console/internal/store"
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/keyfuncs"
+	"github.com/headgate/headgate/policy"
 )
 
 // texts returns the overrides of p as they are published.
@@ -79,6 +81,40 @@ func TestBanBesideAPolicy(t *testing.T) {
 		rows := w.entries(AuditQuery{Action: "ban.impose"})
 		if len(rows) != 2 || rows[0].Note != "why" || rows[0].After != `{"key":"eve","for":"1m0s"}` {
 			t.Errorf("the audit log has %+v", rows)
+		}
+	})
+}
+
+// However many bans others have, and however long those last, a policy has its own.
+func TestBansOfOthersLeaveRoom(t *testing.T) {
+	everyEngine(t, func(t *testing.T, w *world) {
+		for _, name := range []string{"p", "other"} {
+			w.create(byUser(name))
+		}
+		w.asked(nil, nil)
+		for _, key := range []string{"eve", "bob"} {
+			w.must(w.ImposeBan(t.Context(), w.admin, "p", key, time.Minute))
+		}
+
+		late := policy.Override{BannedUntil: w.clock.now().Add(time.Hour).UTC().Truncate(time.Second)}
+		others := make([]store.Override, maxBans)
+		for i := range others {
+			others[i] = store.Override{Policy: "other", Key: fmt.Sprint("k", i), Text: late.String(), Revision: int64(i)}
+		}
+		w.must(w.db.Update(t.Context(), func(t *store.Tx) error { return t.InsertOverrides(others) }))
+
+		if list := must(w.BansBeside(t.Context(), w.admin, []string{"p"})); len(list) != 2 {
+			t.Errorf("the policy has %+v", list)
+		}
+		for _, row := range []struct {
+			a    Actor
+			name string
+			want int
+		}{{w.admin, "p", 1}, {w.admin, "other", 0}, {w.person("x", map[string]Role{"b": Owner}), "p", 0}} {
+			list := must(w.BansOfKeys(t.Context(), row.a, row.name, []string{"eve", "another"}))
+			if len(list) != row.want || len(list) == 1 && list[0].Key != "eve" {
+				t.Errorf("%s to %s: %+v, want %d", row.name, row.a.user, list, row.want)
+			}
 		}
 	})
 }

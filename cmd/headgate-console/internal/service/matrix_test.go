@@ -157,6 +157,7 @@ func matrix() []row {
 		{"AllowKey", func(c call) error { return errOf(c.AllowKey(c.ctx, c.a, "p", "x", 7)) }, writers},
 		{"LimitKey", func(c call) error { return errOf(c.LimitKey(c.ctx, c.a, "p", "x", nil, 7)) }, writers},
 		{"BansBeside", func(c call) error { return errOf(c.BansBeside(c.ctx, c.a, []string{"p"})) }, everyone},
+		{"BansOfKeys", func(c call) error { return errOf(c.BansOfKeys(c.ctx, c.a, "p", []string{"x"})) }, everyone},
 		{"ExplainBans", func(c call) error {
 			return c.ExplainBans(c.ctx, c.a, []*KeyBan{{Policy: "p", Key: "x"}})
 		}, everyone},

@@ -65,11 +65,15 @@ func (t *Tx) EndingOverrides(policy, after string, limit int) ([]Override, error
 // banBegins begin the text of an override that bans, as policy.Override has it.
 const banBegins = "banned until "
 
-// BannedOverrides returns at most limit overrides that ban their keys at a time, which is written
-// as in 2006-01-02T15:04:05, those whose bans last longest first.
-func (t *Tx) BannedOverrides(at string, limit int) ([]Override, error) {
-	const q = "WHERE limit_text > ? AND limit_text < ? ORDER BY limit_text DESC LIMIT ?"
-	return overrideRows.all(t, q, banBegins+at, banBegins+lastText, limit)
+// BannedOverrides returns at most limit overrides of a policy, or with "" of all policies, that ban
+// their keys at a time, which is written as in 2006-01-02T15:04:05, those whose bans last longest
+// first.
+func (t *Tx) BannedOverrides(policy, at string, limit int) ([]Override, error) {
+	const bans = "limit_text > ? AND limit_text < ? ORDER BY limit_text DESC LIMIT ?"
+	if policy == "" {
+		return overrideRows.all(t, "WHERE "+bans, banBegins+at, banBegins+lastText, limit)
+	}
+	return overrideRows.all(t, "WHERE policy = ? AND "+bans, policy, banBegins+at, banBegins+lastText, limit)
 }
 
 // OverriddenPolicies returns the names of the policies that have overrides.

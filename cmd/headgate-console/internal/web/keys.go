@@ -303,6 +303,14 @@ func (r *request) addBans(k *keys) error {
 	}
 	slices.Sort(names)
 
+	r.addStored(k, names)
+	beside, err := r.Service.BansBeside(r.req.Context(), r.actor, chosen)
+	k.addBeside(beside)
+	return err
+}
+
+// addStored notes the bans that the store has of the policies of the names.
+func (r *request) addStored(k *keys, names []string) {
 	// What reloads itself shares its readings with all who look.
 	read := r.recentBans
 	if !r.poll {
@@ -313,20 +321,22 @@ func (r *request) addBans(k *keys) error {
 		r.Logger.WarnContext(r.req.Context(), "the bans cannot be read", "error", err)
 		k.NoBans = true
 	}
-	k.bans = map[ruleKey]service.KeyBan{}
+
+	k.bans = make(map[ruleKey]service.KeyBan, len(list))
 	for _, b := range list {
 		until := time.UnixMicro(b.Until)
 		k.bans[ruleKey{b.Rule, b.Key}] = service.KeyBan{Policy: b.Rule, Key: b.Key, Until: until}
 	}
+}
 
-	beside, err := r.Service.BansBeside(r.req.Context(), r.actor, chosen)
-	for _, b := range beside {
+// addBeside notes bans beside policies, of which a key has the one that lasts longest.
+func (k *keys) addBeside(list []service.KeyBan) {
+	for _, b := range list {
 		if at := (ruleKey{b.Policy, b.Key}); b.Until.After(k.bans[at].Until) {
 			k.bans[at] = b
 		}
 	}
 	k.Banned = int64(len(k.bans))
-	return err
 }
 
 // showRefused adds the keys that are refused, those that are refused most first. Those that a

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
+	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/observe/topkeys"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/policy/stats"
@@ -152,11 +153,23 @@ func (r *request) mostRefused(p policy.Policy) (*keys, error) {
 		}
 	}
 	all.Rules = []topkeys.Rule{{Rule: p.Name, Refused: topkeys.Merge(maxRows, lists...)}}
-
 	k.addTop(all)
-	if err := r.addBans(k); err != nil {
+
+	// The page shows the bans of these keys alone, so they are all that it asks for.
+	var names, refused []string
+	if p.Ban != (core.Ban{}) {
+		names = []string{p.Name}
+	}
+	for _, key := range all.Rules[0].Refused.Keys {
+		refused = append(refused, key.Key)
+	}
+	r.addStored(k, names)
+	beside, err := r.Service.BansOfKeys(r.req.Context(), r.actor, p.Name, refused)
+	if err != nil {
 		return nil, err
 	}
+	k.addBeside(beside)
+
 	k.showRefused(r, all)
 	k.Rows = k.Rows[:min(mostKeys, len(k.Rows))]
 	return k, r.explainBans(k.Rows)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -153,7 +154,7 @@ func TestPolicyPageHasTheKeysRefusedMost(t *testing.T) {
 		list = append(list, topkeys.Key{Key: fmt.Sprint("k", i), Count: int64(9 - i)})
 	}
 	w.fleet.top = stats.Top{Instances: 2, Rules: []topkeys.Rule{{Rule: "p", Refused: summary(0, list...)},
-		{Rule: "plain", Refused: summary(0, topkeys.Key{Key: "elsewhere", Count: 7})}}}
+		{Rule: "plain", Refused: summary(0, topkeys.Key{Key: "192.0.2.9", Count: 7})}}}
 	w.ban("p", "eve")
 
 	const acts = "⋯ Look up Lift the ban… Ban for… Reset… Own limit… Never limit…"
@@ -167,11 +168,20 @@ func TestPolicyPageHasTheKeysRefusedMost(t *testing.T) {
 				t.Errorf("%s lacks %q: %s", path, want, got)
 			}
 		}
-		if strings.Contains(got, "k3") || strings.Contains(got, "elsewhere") {
+		if strings.Contains(got, "k3") || strings.Contains(got, "192.0.2.9") {
 			t.Errorf("%s has too much: %s", path, got)
 		}
 		if form := page.form("/keys/ban"); form.Get("policy") != "p" || form.Get("key") != "eve" {
 			t.Errorf("%s: the menu sends %v", path, form)
+		}
+	}
+
+	// A policy that bans no keys by itself has bans beside it.
+	w.must(w.ImposeBan(t.Context(), w.admin, "plain", "192.0.2.9", time.Minute))
+	banned := regexp.MustCompile(`192\.0\.2\.9 7 banned until [-\d]+ [:\d]+ by admin`)
+	for _, path := range []string{"/policies/plain", "/policies/plain/live"} {
+		if got := b.get(path).line("refused"); !banned.MatchString(got) {
+			t.Errorf("%s: %s", path, got)
 		}
 	}
 

@@ -317,7 +317,8 @@ CREATE TABLE IF NOT EXISTS overrides (
   changed_by VARCHAR(64) NOT NULL,
   PRIMARY KEY (policy, pattern),
   INDEX overrides_by_revision (revision),
-  INDEX overrides_by_limit (limit_text, revision)
+  INDEX overrides_by_limit (limit_text, revision),
+  INDEX overrides_by_ban (policy, limit_text)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
 -- Those that a policy had when it was deleted, for when it is restored.

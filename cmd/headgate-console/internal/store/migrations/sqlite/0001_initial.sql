@@ -350,6 +350,8 @@ CREATE INDEX IF NOT EXISTS overrides_by_revision ON overrides (revision);
 
 CREATE INDEX IF NOT EXISTS overrides_by_limit ON overrides (limit_text, revision);
 
+CREATE INDEX IF NOT EXISTS overrides_by_ban ON overrides (policy, limit_text);
+
 -- Those that a policy had when it was deleted, for when it is restored.
 CREATE TABLE IF NOT EXISTS deleted_overrides (
   policy TEXT NOT NULL,
