@@ -32,6 +32,10 @@ const (
 	// slight is the largest number of bytes of an answer as it is sent: of a page together with
 	// its style and its script.
 	slight = 100_000
+
+	// polled is the largest number of bytes, as it is sent, of a part of a page that a browser
+	// asks for every second.
+	polled = 5000
 )
 
 // These are the sizes of the console that TestPagesAreQuick asks.
@@ -60,6 +64,7 @@ var variants = map[string][]string{
 	"/deleted":                  {"page=2", "page=400"},
 	"/audit":                    {"actor=admin", "action=nothing", "object=policy:p00000", "outcome=refused", "since=2026-01-01&action=policy.update"},
 	"/export":                   {"app=a", "format=json"},
+	"/keys/live":                {"app=a&view=banned", "app=a&view=banned&policy=p00000"},
 	"/keys":                     {"app=a", "view=banned&policy=p00000", "policy=p00000&key=192.0.2.1"},
 	"/api/policies":             {"per_page=100", "app=a&search=9", "sort=-refused", "refusing=true"},
 	"/api/traffic":              {"app=a", "app=a&policy=p00000"},
@@ -85,6 +90,7 @@ type big struct {
 	cookies map[string]string        // the session's token by user
 	hook    string                   // the id of a webhook
 	frame   int                      // bytes of the style and the script
+	polls   []string                 // the paths of what pages ask for by themselves
 	more    int64                    // grows with each collection
 }
 
@@ -198,14 +204,21 @@ func (b *big) paths() (list []string) {
 	return list
 }
 
+// listed is a page in the list of the source, and whether pages ask for it by themselves.
+var listed = regexp.MustCompile(`pattern: "GET (/[^"]*)", answer: \w+(?:, open: true)?(, poll: true)?`)
+
 // routes are the paths to GET: of the pages as the source lists them, and of the API as it
 // describes itself, so that a new one is asked without an entry here.
 func (b *big) routes() (list []string) {
 	b.t.Helper()
+	b.polls = nil
 	text, err := os.ReadFile("internal/web/routes.go")
 	b.must(err)
-	for _, f := range regexp.MustCompile(`pattern: "GET (/[^"]*)"`).FindAllStringSubmatch(string(text), -1) {
+	for _, f := range listed.FindAllStringSubmatch(string(text), -1) {
 		list = append(list, f[1])
+		if f[2] != "" {
+			b.polls = append(b.polls, strings.ReplaceAll(f[1], "{name}", "p00000"))
+		}
 	}
 	pages := len(list)
 
@@ -219,8 +232,9 @@ func (b *big) routes() (list []string) {
 			list = append(list, path)
 		}
 	}
-	if pages < 20 || len(list)-pages < 15 {
-		b.t.Fatalf("there are %d routes to GET of pages, and %d in all", pages, len(list))
+	if pages < 20 || len(list)-pages < 15 || len(b.polls) < 5 {
+		b.t.Fatalf("there are %d routes to GET of pages, of which %d are polled, and %d in all",
+			pages, len(b.polls), len(list))
 	}
 	return list
 }
@@ -301,6 +315,9 @@ func (b *big) measure(q question) {
 	}
 
 	route, _, _ := strings.Cut(q.path, "?")
+	if n := sent.Body.Len(); n > polled && slices.Contains(b.polls, route) {
+		b.t.Errorf("OVER: %s has %d bytes to send every second, at most %d", what, n, polled)
+	}
 
 	// What a browser has to load for the page is its answer and the frame.
 	size := sent.Body.Len()

@@ -74,9 +74,11 @@ func TestInstancesAreOneLine(t *testing.T) {
 
 // What is folded is sent with the whole page, and to the script only while it is open.
 func TestFoldedPartsAreSentWhenOpen(t *testing.T) {
-	_, b := asAdmin(t)
+	w, b := asAdmin(t)
+	w.policy("p", "5/1m")
 	for path, want := range map[string]string{"/?app=a": "bar-row fleet policies", "/live?app=a": "",
-		"/live?app=a&open=numbers": "bar-row", "/live?app=a&open=sums&open=all-instances": "fleet policies"} {
+		"/live?app=a&open=numbers": "bar-row", "/live?app=a&open=sums&open=all-instances": "fleet policies",
+		"/policies/p": "bar-row", "/policies/p/live": "", "/policies/p/live?open=numbers": "bar-row"} {
 		got, has := b.get(path).want(http.StatusOK), []string{}
 		if strings.Contains(got.text, `id="row-`) {
 			has = append(has, "bar-row")

@@ -45,6 +45,8 @@ type policyTraffic struct {
 	Fleet    fleetView
 	Behind   bool // the newest policies are not published yet
 	Shadow   *watched
+
+	unfolded
 }
 
 // InForce returns in how many instances the newest policies are in force.
@@ -186,6 +188,7 @@ func livePolicy(r *request) error {
 	if err != nil {
 		return err
 	}
+	t.unfolded = r.unfolded()
 	return r.fragment("policy", "live", t)
 }
 

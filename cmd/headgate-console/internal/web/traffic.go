@@ -85,9 +85,18 @@ type overview struct {
 	Work        service.Publishing
 	Publishes   bool // there is a publisher
 
-	// folded are the parts whose content is sent, by their ids. nil means that all are.
-	folded []string
+	unfolded
 }
+
+// unfolded are the parts of a page that can be folded and whose content is sent, by their ids. nil
+// means that all are.
+type unfolded []string
+
+// Unfolded reports whether the content of a part that can be folded is sent.
+func (u unfolded) Unfolded(id string) bool { return u == nil || slices.Contains(u, id) }
+
+// unfolded returns the parts that are open on the page. Of what is folded the script has no use.
+func (r *request) unfolded() unfolded { return append(unfolded{}, r.req.URL.Query()["open"]...) }
 
 // sumRow has the counts of an application or of a policy.
 type sumRow struct {
@@ -115,9 +124,6 @@ const (
 // Empty reports whether there is nothing to show, and nothing was set up.
 func (o overview) Empty() bool { return o.Total.All == 0 && o.Work.Version == 0 }
 
-// Unfolded reports whether the content of a part that can be folded is sent.
-func (o overview) Unfolded(id string) bool { return o.folded == nil || slices.Contains(o.folded, id) }
-
 // Look reports whether some instance needs attention.
 func (o overview) Look() bool { return o.Fleet.Troubled > 0 }
 
@@ -133,14 +139,13 @@ func trafficPage(r *request) error {
 	return r.show(http.StatusOK, "traffic", "Traffic", o)
 }
 
-// liveTraffic answers with the part of the page that the script reloads. Of what is folded the
-// script has no use.
+// liveTraffic answers with the part of the page that the script reloads.
 func liveTraffic(r *request) error {
 	o, err := r.overview()
 	if err != nil {
 		return err
 	}
-	o.folded = append([]string{}, r.req.URL.Query()["open"]...)
+	o.unfolded = r.unfolded()
 	return r.fragment("traffic", "live", o)
 }
 

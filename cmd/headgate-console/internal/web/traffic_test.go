@@ -3,7 +3,7 @@ package web
 import (
 	"bytes"
 	"compress/gzip"
-	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -14,6 +14,7 @@ import (
 
 	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
 	"github.com/headgate/headgate/observe/events"
+	"github.com/headgate/headgate/observe/topkeys"
 	"github.com/headgate/headgate/policy/stats"
 )
 
@@ -306,7 +307,7 @@ func TestFiguresInWords(t *testing.T) {
 
 // What did not change is not sent again, and what did is small after the server's compression.
 func TestLiveIsSmall(t *testing.T) {
-	w, b := asAdmin(t)
+	_, b := asAdmin(t)
 	plain := b.get("/live?app=a").want(http.StatusOK)
 	tag := plain.header.Get("ETag")
 	b.header = http.Header{"If-None-Match": {tag}}
@@ -318,13 +319,45 @@ func TestLiveIsSmall(t *testing.T) {
 
 	b.get("/live?app=b").want(http.StatusOK)
 
-	// The part is fetched every second, so 5 kB are what it may cost.
+	sentLittle(t, plain)
+}
+
+// sentLittle checks what a part of a page costs that is fetched every second.
+func sentLittle(t *testing.T, part *answer) {
+	t.Helper()
+	const most = 5000
 	var small bytes.Buffer
 	zip := gzip.NewWriter(&small)
-	_, err := io.WriteString(zip, plain.text)
-	if w.must(errors.Join(err, zip.Close())); small.Len() > 5000 {
-		t.Errorf("%d bytes became %d", len(plain.text), small.Len())
+	if _, err := io.WriteString(zip, part.text); err != nil || zip.Close() != nil {
+		t.Fatal(err)
 	}
+	if t.Logf("%d bytes became %d", len(part.text), small.Len()); small.Len() > most {
+		t.Errorf("%d bytes became %d, more than %d", len(part.text), small.Len(), most)
+	}
+}
+
+// So is that of a policy with other counts in every minute, and keys that it refuses.
+func TestLivePolicyIsSmall(t *testing.T) {
+	w, b := bansWorld(t)
+	for m := range 61 {
+		n := int64(m)
+		w.must(w.Ledger().Record(t.Context(), "a", stats.Minute{Start: midday.Add(-time.Duration(m) * time.Minute),
+			Policies: map[string]stats.Counts{"p": {events.Allowed: 100_000 + n*7919%9973,
+				events.Refused: 10_000 + n*1009%997, events.FailedOpen: 100 + n*31%29}}}))
+	}
+	var list []topkeys.Key
+	for i := range 2 * mostKeys {
+		key := fmt.Sprintf("user-%d", 1_000_003*i%9_999_991)
+		list = append(list, topkeys.Key{Key: key, Count: int64(10_000 - i), Error: int64(i)})
+		w.ban("p", key)
+	}
+	w.fleet.top = stats.Top{Instances: 2, Rules: []topkeys.Rule{{Rule: "p", Refused: summary(0, list...)}}}
+
+	part := b.get("/policies/p/live?range=1h").want(http.StatusOK)
+	if n := strings.Count(part.text, `<i id="bar-`); n != 60 || !strings.Contains(part.text, "Reset…") {
+		t.Errorf("%d steps: %s", n, part.text)
+	}
+	sentLittle(t, part)
 }
 
 // A policy's page begins with its decisions, and says where the newest policies are in force.
