@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/csv"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -116,6 +117,41 @@ func TestLookUpEachIsInTheAuditLogFirst(t *testing.T) {
 		_, _, err = w.LookUpEach(t.Context(), viewer, "eve", 9, every, eve)
 		if wantErr(t, "an outage", err, away); len(*asked) != 1 {
 			t.Errorf("%d calls after the first failed", len(*asked))
+		}
+	})
+}
+
+// However many policies count a key, Redis is asked once, and once more for the ends of all bans.
+func TestLookUpEachAsksRedisOnce(t *testing.T) {
+	everyEngine(t, func(t *testing.T, w *world) {
+		end := w.clock.now().Add(time.Hour)
+		for i := range 20 {
+			p := banning(fmt.Sprintf("p%02d", i), "a")
+			w.create(p)
+			w.fleet.banned = append(w.fleet.banned, core.Banned{Rule: p.Name, Key: "eve", Until: end.UnixMicro()})
+		}
+		every := func(policy.Policy) bool { return true }
+
+		for _, banned := range []bool{false, true} {
+			w.fleet.calls = 0
+			w.fleet.op = func(op core.Op) (core.Decision, error) {
+				var n int64
+				_, err := fmt.Sscanf(op.Rule, "p%d", &n)
+				return core.Decision{Remaining: n, Banned: banned && n != 7, RetryAfter: 2 * time.Hour}, err
+			}
+			uses, _, err := w.LookUpEach(t.Context(), w.admin, "eve", 50, every, eve)
+			w.must(err)
+
+			want := map[bool]int{false: 1, true: 2}[banned]
+			if w.fleet.calls != want || len(uses) != 20 {
+				t.Errorf("%d calls for %d policies, want %d", w.fleet.calls, len(uses), want)
+			}
+			for i, u := range uses {
+				ends := u.BannedUntil.Equal(time.UnixMicro(end.UnixMicro()))
+				if u.Policy.Name != fmt.Sprintf("p%02d", i) || u.Remaining != int64(i) || ends != (banned && i != 7) {
+					t.Errorf("use %d is %+v", i, u)
+				}
+			}
 		}
 	})
 }

@@ -53,63 +53,97 @@ func (s *Service) LookUp(ctx context.Context, a Actor, name, key string) (KeyUse
 	if err != nil {
 		return KeyUse{}, err
 	}
-	return s.peek(ctx, p, key)
+	uses := []KeyUse{{Policy: p, Key: key}}
+	err = s.peek(ctx, uses)
+	return uses[0], err
 }
 
-// peek asks Redis what a key has used.
-func (s *Service) peek(ctx context.Context, p policy.Policy, key string) (u KeyUse, err error) {
-	op := core.Op{Verb: core.Peek, Key: key, Ban: p.Ban.OrNil(), Cost: 1, Lease: "console"}
-	u = KeyUse{Policy: p, Key: key}
-	if u.Decision, err = s.apply(ctx, p, &op); err != nil {
-		return u, err
+// peek asks Redis at once what keys have used, each under its policy.
+func (s *Service) peek(ctx context.Context, uses []KeyUse) error {
+	ops, out := make([]core.Op, len(uses)), make([]core.Decision, len(uses))
+	for i, u := range uses {
+		ops[i] = core.Op{Verb: core.Peek, Key: u.Key, Ban: u.Policy.Ban.OrNil(), Cost: 1, Lease: "console"}
+		s.aim(&ops[i], u.Policy)
+	}
+	if err := s.fleet.Apply(ctx, ops, out); err != nil {
+		return keyErr(err)
+	}
+	for i := range uses {
+		uses[i].Decision = out[i]
 	}
 
 	now := s.clock()
-	if u.Banned {
-		if u.BannedUntil, err = s.banEnd(ctx, p.Name, key, now.Add(u.RetryAfter)); err != nil {
-			return u, err
+	if err := s.banEnds(ctx, uses, now); err != nil {
+		return err
+	}
+	for i := range uses {
+		u := &uses[i]
+
+		// The store does not know of a ban beside the policy.
+		if end := u.Policy.BanOf(u.Key, now); !end.IsZero() && u.Policy.Mode == policy.Enforce {
+			u.Allowed, u.Banned, u.RetryAfter = false, true, max(u.RetryAfter, end.Sub(now))
+			if end.After(u.BannedUntil) {
+				u.BannedUntil = end
+			}
+		}
+
+		// What the credit consists of is a question of its own.
+		if u.Credit != 0 {
+			var err error
+			if u.Credits, err = s.fleet.Credits(ctx, ops[i].ID()); err != nil {
+				return keyErr(err)
+			}
 		}
 	}
-
-	// The store does not know of a ban beside the policy.
-	if end := p.BanOf(key, now); !end.IsZero() && p.Mode == policy.Enforce {
-		u.Allowed, u.Banned, u.RetryAfter = false, true, max(u.RetryAfter, end.Sub(now))
-		if end.After(u.BannedUntil) {
-			u.BannedUntil = end
-		}
-	}
-
-	// What the credit consists of is a question of its own.
-	if u.Credit != 0 {
-		u.Credits, err = s.fleet.Credits(ctx, op.ID())
-	}
-	return u, keyErr(err)
+	return nil
 }
 
-// banEnd asks Redis for the end of a ban. It returns latest if Redis does not list the ban: because
-// it began just now, has ended meanwhile, or comes after as many as are read.
-func (s *Service) banEnd(ctx context.Context, name, key string, latest time.Time) (time.Time, error) {
-	list, err := s.fleet.Bans(ctx, []string{name})
+// banEnds asks Redis for the ends of the bans of keys. An end is the latest possible one if Redis
+// does not list the ban: because it began just now, has ended meanwhile, or comes after as many as
+// are read.
+func (s *Service) banEnds(ctx context.Context, uses []KeyUse, now time.Time) error {
+	var names []string
+	for _, u := range uses {
+		if u.Banned {
+			names = append(names, u.Policy.Name)
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+
+	list, err := s.fleet.Bans(ctx, names)
 	if err != nil {
-		return latest, errors.Join(ErrNoFleet, err)
+		return errors.Join(ErrNoFleet, err)
 	}
-	for _, b := range list {
-		if b.Rule == name && b.Key == key {
-			return time.UnixMicro(b.Until), nil
+
+	for i := range uses {
+		u := &uses[i]
+		if !u.Banned {
+			continue
+		}
+		u.BannedUntil = now.Add(u.RetryAfter)
+		at := slices.IndexFunc(list, func(b core.Banned) bool { return b.Rule == u.Policy.Name && b.Key == u.Key })
+		if at >= 0 {
+			u.BannedUntil = time.UnixMicro(list[at].Until)
 		}
 	}
-	return latest, nil
+	return nil
 }
 
-// apply has Redis carry out an operation on a key, under the limit that instances have for the key.
+// apply has Redis carry out an operation on a key.
 func (s *Service) apply(ctx context.Context, p policy.Policy, op *core.Op) (core.Decision, error) {
-	now := s.clock()
-	op.Rule, op.Limit = p.Name, p.LimitOf(op.Key, now)
-	op.Windows = op.Limit.Windows(now.UnixMicro())
-
+	s.aim(op, p)
 	var out [1]core.Decision
 	err := s.fleet.Apply(ctx, []core.Op{*op}, out[:])
 	return out[0], keyErr(err)
+}
+
+// aim makes an operation one on its key under the limit that instances have for the key.
+func (s *Service) aim(op *core.Op, p policy.Policy) {
+	now := s.clock()
+	op.Rule, op.Limit = p.Name, p.LimitOf(op.Key, now)
+	op.Windows = op.Limit.Windows(now.UnixMicro())
 }
 
 // keyErr returns an error about the value of a key as one that people can read, and any other as
@@ -197,15 +231,15 @@ func (s *Service) LookUpEach(
 		return d.done("", with(keyText(key, of...), "policies", names))
 	})
 
-	for _, k := range list {
-		if err != nil {
-			break
-		}
-		var u KeyUse
-		u, err = s.peek(ctx, k.Applied, k.key)
-		uses = append(uses, u)
+	if err != nil || len(list) == 0 {
+		return nil, more, err
 	}
-	return uses, more, err
+
+	uses = make([]KeyUse, len(list))
+	for i, k := range list {
+		uses[i] = KeyUse{Policy: k.Applied, Key: k.key}
+	}
+	return uses, more, s.peek(ctx, uses)
 }
 
 // ResetKey makes a key of a policy fresh. The actor has to own every application that the policy

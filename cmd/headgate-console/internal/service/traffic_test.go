@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -35,6 +36,9 @@ type fakeFleet struct {
 	top  func(app string) (stats.Top, error)
 	keys func(from time.Time, n int) ([]topkeys.Summary, error)
 	op   func(core.Op) (core.Decision, error) // nil admits everything
+
+	banned []core.Banned
+	calls  int // of Apply and Bans
 }
 
 func (f *fakeFleet) Top(_ context.Context, app string) (t stats.Top, err error) {
@@ -52,10 +56,23 @@ func (f *fakeFleet) MinuteKeys(_ context.Context, _, _ string, from time.Time, n
 }
 
 func (f *fakeFleet) Apply(_ context.Context, ops []core.Op, out []core.Decision) (err error) {
-	if out[0] = (core.Decision{Allowed: true, Taken: ops[0].Cost}); f.op != nil {
-		out[0], err = f.op(ops[0])
+	f.calls++
+	for i, op := range ops {
+		if out[i] = (core.Decision{Allowed: true, Taken: op.Cost}); f.op != nil && err == nil {
+			out[i], err = f.op(op)
+		}
 	}
 	return err
+}
+
+func (f *fakeFleet) Bans(_ context.Context, policies []string) (list []core.Banned, err error) {
+	f.calls++
+	for _, b := range f.banned {
+		if slices.Contains(policies, b.Rule) {
+			list = append(list, b)
+		}
+	}
+	return list, nil
 }
 
 // label is the version that a fakeFleet has published.

@@ -338,17 +338,21 @@ func (f *fakeFleet) Apply(ctx context.Context, ops []core.Op, out []core.Decisio
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	op := ops[0]
-	at := op.Rule + " " + op.Key
-	out[0] = core.Decision{Allowed: true, Taken: op.Cost}
+	for i, op := range ops {
+		out[i] = f.decideLocked(op)
+	}
+	return f.away
+}
 
+func (f *fakeFleet) decideLocked(op core.Op) core.Decision {
+	at := op.Rule + " " + op.Key
 	switch op.Verb {
 	case core.Peek:
 		left, credit := op.Limit.Quota-f.used[at], int64(0)
 		for _, c := range f.lent[at] {
 			credit += c.Units
 		}
-		out[0] = core.Decision{Allowed: left+credit > 0, Remaining: left + credit, Credit: credit,
+		return core.Decision{Allowed: left+credit > 0, Remaining: left + credit, Credit: credit,
 			ResetAfter: time.Minute}
 	case core.Grant:
 		f.lent[at] = append(f.lent[at], redisstore.Credit{Units: op.Cost, Until: op.CreditUntil})
@@ -364,7 +368,7 @@ func (f *fakeFleet) Apply(ctx context.Context, ops []core.Op, out []core.Decisio
 	case core.Lift:
 		f.banned = slices.DeleteFunc(f.banned, func(b core.Banned) bool { return b.Rule == op.Rule && b.Key == op.Key })
 	}
-	return f.away
+	return core.Decision{Allowed: true, Taken: op.Cost}
 }
 
 func (f *fakeFleet) Credits(ctx context.Context, id core.ID) ([]redisstore.Credit, error) {
