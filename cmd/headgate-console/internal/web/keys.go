@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"hash/fnv"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -342,48 +343,55 @@ func (k *keys) addBeside(list []service.KeyBan) {
 // showRefused adds the keys that are refused, those that are refused most first. Those that a
 // policy in shadow counts follow.
 func (k *keys) showRefused(r *request, top stats.Top) {
+	type refused struct {
+		ruleKey
+		count  int64
+		shadow bool
+	}
+	var all []refused
 	for _, rule := range top.Rules {
 		if k.Policy != "" && rule.Rule != k.Policy {
 			continue
 		}
+		p := k.policies[rule.Rule]
 		for _, key := range rule.Refused.Keys {
-			k.Rows = append(k.Rows, k.row(r, rule.Rule, key.Key))
+			all = append(all, refused{ruleKey{rule.Rule, key.Key}, key.Count, p != nil && isShadow(p, key.Key)})
 		}
 	}
-	slices.SortStableFunc(k.Rows, func(a, b keyRow) int {
+
+	slices.SortStableFunc(all, func(a, b refused) int {
 		switch {
-		case a.Shadow == b.Shadow:
-			return cmp.Compare(b.Count, a.Count)
-		case a.Shadow:
+		case a.shadow == b.shadow:
+			return cmp.Compare(b.count, a.count)
+		case a.shadow:
 			return 1
 		}
 		return -1
 	})
-	k.bound(func(row *keyRow) float64 { return float64(row.Count) })
+	k.showFirst(r, len(all), func(i int) ruleKey { return all[i].ruleKey },
+		func(row *keyRow) float64 { return float64(row.Count) })
 }
 
 // showBanned adds the keys that are banned, those whose bans last longest first.
 func (k *keys) showBanned(r *request) {
-	for at := range k.bans {
-		k.Rows = append(k.Rows, k.row(r, at.Rule, at.Key))
-	}
-	slices.SortFunc(k.Rows, func(a, b keyRow) int {
-		return cmp.Or(b.Ban.Until.Compare(a.Ban.Until), cmp.Compare(a.Policy, b.Policy),
-			cmp.Compare(a.Counted, b.Counted))
+	all := slices.SortedFunc(maps.Values(k.bans), func(a, b service.KeyBan) int {
+		return cmp.Or(b.Until.Compare(a.Until), cmp.Compare(a.Policy, b.Policy), cmp.Compare(a.Key, b.Key))
 	})
-	k.bound(func(row *keyRow) float64 { return float64(row.Left) })
+	k.showFirst(r, len(all), func(i int) ruleKey { return ruleKey{all[i].Policy, all[i].Key} },
+		func(row *keyRow) float64 { return float64(row.Left) })
 }
 
-// bound leaves the first rows, with bars as long as their measure.
-func (k *keys) bound(measure func(*keyRow) float64) {
-	shown := min(len(k.Rows), maxRows)
-	k.Rows, k.More = k.Rows[:shown], int64(len(k.Rows)-shown)
-
-	// The longest bar is that of the largest measure.
+// showFirst adds rows for the first of n keys, with bars as long as their measure.
+func (k *keys) showFirst(r *request, n int, at func(int) ruleKey, measure func(*keyRow) float64) {
 	most := 1.0
-	for i := range k.Rows {
+	for i := range min(n, maxRows) {
+		key := at(i)
+		k.Rows = append(k.Rows, k.row(r, key.Rule, key.Key))
 		most = max(most, measure(&k.Rows[i]))
 	}
+	k.More = int64(n - len(k.Rows))
+
+	// The longest bar is that of the largest measure.
 	for i := range k.Rows {
 		k.Rows[i].Share = int64(measure(&k.Rows[i]) / most * 100)
 	}
