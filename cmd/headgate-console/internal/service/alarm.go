@@ -115,7 +115,7 @@ func alertWatchOf(t *store.Tx) (w alertWatch, err error) {
 	}
 
 	// A webhook for all applications watches those that are added later, too.
-	w.apps, err = appNames(t)
+	w.apps, err = t.AppNames()
 	return w, err
 }
 

@@ -4,7 +4,6 @@ package service
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"time"
 
@@ -91,29 +90,30 @@ func (r *reading) byTens(t Traffic) Traffic {
 
 // refusing returns what the policies decided in the last minutes that refused requests in them,
 // those that refused most first. The policies of each application are told apart.
-func (r *reading) refusing() []Sum {
-	type series struct{ app, policy string }
-	sums := map[series]Sum{}
+func (r *reading) refusing() (list []*Sum) {
 	last := int(LatelyRefused / time.Minute)
-
 	for _, app := range r.apps {
+		sums := map[string]*Sum{}
 		minutes := r.window[app]
 		for _, m := range minutes[max(0, len(minutes)-last):] {
 			for name, c := range m.Policies {
-				if !isRuleName(name) {
-					continue
+				sum := sums[name]
+				if sum == nil {
+					sum = &Sum{App: app, Policy: name}
+					sums[name] = sum
 				}
-				sum := sums[series{app, name}]
-				sum.App, sum.Policy = app, name
 				sum.Counts.Add(c)
-				sums[series{app, name}] = sum
+			}
+		}
+
+		for name, sum := range sums {
+			if refusedOf(sum.Counts) > 0 && isRuleName(name) {
+				list = append(list, sum)
 			}
 		}
 	}
 
-	list := slices.Collect(maps.Values(sums))
-	list = slices.DeleteFunc(list, func(s Sum) bool { return refusedOf(s.Counts) == 0 })
-	slices.SortFunc(list, func(a, b Sum) int {
+	slices.SortFunc(list, func(a, b *Sum) int {
 		return cmp.Or(cmp.Compare(refusedOf(b.Counts), refusedOf(a.Counts)),
 			cmp.Compare(a.App, b.App), cmp.Compare(a.Policy, b.Policy))
 	})

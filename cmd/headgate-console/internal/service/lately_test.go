@@ -44,7 +44,11 @@ func TestOverviewOfTheMoment(t *testing.T) {
 			{w.admin, "", "b/p:8-8 a/p:7-3 ", 90}, {w.admin, "a", "a/p:7-3 ", 60}, {viewer, "", "a/p:7-3 ", 60},
 		} {
 			o := must(w.Overview(ctx, row.who, TrafficQuery{App: row.app, Last: time.Hour}))
-			if got := told(o.Refusing); got != row.refusing || o.Lately.Span != time.Minute ||
+			var refusing []Sum
+			for _, sum := range o.Refusing {
+				refusing = append(refusing, *sum)
+			}
+			if got := told(refusing); got != row.refusing || o.Lately.Span != time.Minute ||
 				o.Lately.Counts.Total() != row.lately || o.Before.Total() != 10 || o.Before[events.Refused] != 3 {
 				t.Errorf("%s, %q: %s, %+v, before %v", row.who.user, row.app, got, o.Lately, o.Before)
 			}

@@ -63,15 +63,8 @@ const maxSeries = 4 * policy.MaxPolicies
 func (s *Service) Ledger() Ledger { return Ledger{s, &sync.Map{}, maxSeries} }
 
 // Apps returns the names of all applications.
-func (l Ledger) Apps(ctx context.Context) ([]string, error) { return view(ctx, l.s, appNames) }
-
-// appNames returns the names of all applications.
-func appNames(t *store.Tx) (names []string, err error) {
-	apps, err := t.Apps()
-	for _, a := range apps {
-		names = append(names, a.Name)
-	}
-	return names, err
+func (l Ledger) Apps(ctx context.Context) ([]string, error) {
+	return view(ctx, l.s, (*store.Tx).AppNames)
 }
 
 // Collected returns the instant, by Redis's clock, before which no change of an

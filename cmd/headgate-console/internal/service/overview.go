@@ -18,7 +18,7 @@ type Overview struct {
 
 	// Refusing has the policies that refused requests in the last five minutes, with their
 	// decisions in these, those that refused most first. It is empty if Redis does not answer.
-	Refusing []Sum
+	Refusing []*Sum
 
 	// Apps has the requests of each application, the busiest first.
 	Apps []Sum

@@ -233,7 +233,7 @@ func (a *action) trafficApps(app string) ([]string, error) {
 	if app != "" {
 		return []string{app}, a.seesApp(app)
 	}
-	names, err := appNames(a.Tx)
+	names, err := a.AppNames()
 	return a.mine(names), err
 }
 

@@ -18,6 +18,11 @@ var appRows = newRows[App]("apps")
 // Apps returns all applications by name.
 func (t *Tx) Apps() ([]App, error) { return appRows.all(t, "ORDER BY name") }
 
+// AppNames returns the names of all applications, in their order. It counts no policies.
+func (t *Tx) AppNames() ([]string, error) {
+	return readAll[string](t, "SELECT name FROM apps ORDER BY name")
+}
+
 // App returns one application, or ErrNotFound.
 func (t *Tx) App(name string) (App, error) { return appRows.one(t, "WHERE name = ?", name) }
 

@@ -88,7 +88,7 @@ type refusing struct {
 }
 
 // addRefusing adds the policies that refuse requests now, with the key that each refuses most.
-func (r *request) addRefusing(o *overview, sums []service.Sum) error {
+func (r *request) addRefusing(o *overview, sums []*service.Sum) error {
 	tops := map[string]stats.Top{}
 	o.MoreRefusing = int64(max(0, len(sums)-maxRefusing))
 
@@ -103,7 +103,7 @@ func (r *request) addRefusing(o *overview, sums []service.Sum) error {
 			tops[s.App] = top
 		}
 
-		row := refusing{sumRow: sumRowOf(s, policyPath(s.Policy)+"?range="+o.Range)}
+		row := refusing{sumRow: sumRowOf(*s, policyPath(s.Policy)+"?range="+o.Range)}
 		for _, rule := range top.Rules {
 			if rule.Rule == s.Policy {
 				row.addKey(rule.Refused)
