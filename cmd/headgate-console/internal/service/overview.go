@@ -61,8 +61,10 @@ func (s *Service) Overview(ctx context.Context, a Actor, q TrafficQuery) (o Over
 		}
 		o.Lately, o.Refusing = r.lately(), r.refusing()
 
-		if err := o.addUp(r); err != nil {
-			return err
+		if !q.NoSums {
+			if err := o.addUp(r); err != nil {
+				return err
+			}
 		}
 
 		// The chart has widened the range to whole steps, and the changes are those in it.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -73,6 +74,14 @@ func TestOverview(t *testing.T) {
 			if sum != o.Traffic.Total.Total() {
 				t.Errorf("%s, %+v: the applications have %d requests, and the chart %d", row.who.user, row.q, sum,
 					o.Traffic.Total.Total())
+			}
+
+			// Without the sums the rest is the same.
+			row.q.NoSums = true
+			less := must(w.Overview(ctx, row.who, row.q))
+			o.Apps, o.Policies, o.TooMany = nil, nil, false
+			if !reflect.DeepEqual(less, o) {
+				t.Errorf("%s, %+v: %+v, want %+v", row.who.user, row.q, less, o)
 			}
 		}
 

@@ -64,6 +64,9 @@ type TrafficQuery struct {
 	// Fine asks an overview by minutes for steps of ten seconds, where they are known of the whole
 	// range: of the last quarter of an hour at most.
 	Fine bool
+
+	// NoSums leaves the sums by application and by policy out of an overview.
+	NoSums bool
 }
 
 // Traffic is a series of counts.

@@ -92,6 +92,15 @@ func TestFoldedPartsAreSentWhenOpen(t *testing.T) {
 			t.Errorf("%s has %q, want %s", path, has, want)
 		}
 	}
+
+	// What is folded has its heading all the same.
+	for query, heading := range map[string]string{"app=": "By application and policy, in ", "app=a": "By policy, in "} {
+		for _, path := range []string{"/?", "/live?"} {
+			if got := words(b.get(path + query).byID("sums")); !strings.HasPrefix(strings.TrimSpace(got), heading) {
+				t.Errorf("%s%s is headed %q", path, query, got)
+			}
+		}
+	}
 }
 
 // A series is left out of the chart by a link, and not out of the figures.

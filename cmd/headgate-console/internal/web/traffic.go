@@ -131,7 +131,7 @@ func trafficPage(r *request) error {
 	if r.req.URL.Query().Has("patterns") {
 		return r.choosePatterns()
 	}
-	o, err := r.overview()
+	o, err := r.overview(nil)
 	if err != nil {
 		return err
 	}
@@ -141,11 +141,10 @@ func trafficPage(r *request) error {
 
 // liveTraffic answers with the part of the page that the script reloads.
 func liveTraffic(r *request) error {
-	o, err := r.overview()
+	o, err := r.overview(r.unfolded())
 	if err != nil {
 		return err
 	}
-	o.unfolded = r.unfolded()
 	return r.fragment("traffic", "live", o)
 }
 
@@ -168,11 +167,12 @@ func (r *request) choosePatterns() error {
 	return nil
 }
 
-func (r *request) overview() (o overview, err error) {
+// overview returns the page without what is folded and not sent.
+func (r *request) overview(open unfolded) (o overview, err error) {
 	ctx := r.req.Context()
 	o = overview{
 		App: r.chosenApp(), Apps: r.apps, Every: r.query("refresh") != "", Manager: r.access.CanManage(),
-		Redis: r.Fleet != nil, Publishes: r.Publishing != nil, Patterned: r.patterned(),
+		Redis: r.Fleet != nil, Publishes: r.Publishing != nil, Patterned: r.patterned(), unfolded: open,
 	}
 
 	// An application that the actor may not see is as one that does not exist.
@@ -194,7 +194,7 @@ func (r *request) overview() (o overview, err error) {
 	if o.Work, err = r.Service.Publishing(ctx, r.actor); err != nil {
 		return o, err
 	}
-	q.App = o.App
+	q.App, q.NoSums = o.App, !open.Unfolded("sums")
 
 	seen, err := r.Service.Overview(ctx, r.actor, q)
 	if err != nil {
