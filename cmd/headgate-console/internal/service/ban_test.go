@@ -99,7 +99,8 @@ func TestBansOfOthersLeaveRoom(t *testing.T) {
 		late := policy.Override{BannedUntil: w.clock.now().Add(time.Hour).UTC().Truncate(time.Second)}
 		others := make([]store.Override, maxBans)
 		for i := range others {
-			others[i] = store.Override{Policy: "other", Key: fmt.Sprint("k", i), Text: late.String(), Revision: int64(i)}
+			others[i] = store.Override{Policy: "other", Key: fmt.Sprint("k", i), Text: late.String(),
+				Revision: int64(i)}
 		}
 		w.must(w.db.Update(t.Context(), func(t *store.Tx) error { return t.InsertOverrides(others) }))
 
