@@ -115,7 +115,11 @@ func algorithmBounds() (list []bound) {
 			list = append(list, bound{name: fmt.Sprintf("memory, %s: %s to %s", in.work, a.name, byRounds), aim: in.aim,
 				open: func(p pace) ([]contender, func(), error) {
 					w := workOf(in.work)
-					return pair(algorithmPeers(w), a.name, w, byRounds, w, p), func() {}, nil
+					list := pair(algorithmPeers(w), a.name, w, byRounds, w, p)
+					if in.aim.floor {
+						list = append(list, compete(w, p, []memoryPeer{a.floorPeer(len(w.keys))})...)
+					}
+					return list, func() {}, nil
 				}})
 		}
 	}

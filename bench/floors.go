@@ -48,60 +48,66 @@ var httpFloors = map[string][]httpPeer{
 // places is how many keys of a floor are found at once. Any others are in a map beside them.
 const places = 1 << 17
 
-// floor counts the units of keys by GCRA, in nanoseconds since begin. It decides without locks.
-type floor struct {
-	interval, most int64 // of a unit, and of the burst
-	limit, policy  []byte
-	seed           maphash.Seed
-	begin          time.Time
-	slots          [places]slot
-	rest           sync.Map // of *slot by key
+// index finds the states of keys, without locks.
+type index[S any] struct {
+	places [places]place[S]
+	seed   maphash.Seed
+	rest   sync.Map // of *S by key
 }
 
-// slot has the count of a key. It takes half a cache line, with the text of the key in it.
-type slot struct {
-	at   atomic.Int64  // when the key has its whole burst again
-	size atomic.Uint32 // 0 in a free slot, and then taken, before it is 1 more than the text is long
-	text [20]byte
+// place has the state of a key, with the text of the key beside it. A key of GCRA takes half a
+// cache line.
+type place[S any] struct {
+	state S
+	size  atomic.Uint32 // 0 in a free place, and then taken, before it is 1 more than the text is long
+	text  [20]byte
 }
 
 const taken = 1 << 31
 
-func newFloor(q quota) *floor {
-	interval := q.period.Nanoseconds() / int64(q.units)
-	return &floor{
-		interval: interval,
-		most:     interval * int64(q.burst),
-		limit:    fmt.Append(nil, q.burst),
-		policy:   fmt.Appendf(nil, `"api";q=%d;w=%.0f`, q.units, q.period.Seconds()),
-		seed:     maphash.MakeSeed(),
-		begin:    time.Now(),
-	}
-}
-
-// slotOf returns the slot of the key.
-func (f *floor) slotOf(key string) *slot {
-	first := maphash.String(f.seed, key)
+// of returns the state of the key.
+func (x *index[S]) of(key string) *S {
+	first := maphash.String(x.seed, key)
 	for i := range uint64(places) {
-		s := &f.slots[(first+i)%places]
-		if len(key) > len(s.text) {
+		p := &x.places[(first+i)%places]
+		if len(key) > len(p.text) {
 			break
 		}
 
 		// The text of a new key is written once, and others wait for it.
-		n := s.size.Load()
-		for ; n == 0 || n == taken; n = s.size.Load() {
-			if n == 0 && s.size.CompareAndSwap(0, taken) {
-				s.size.Store(uint32(copy(s.text[:], key)) + 1)
+		n := p.size.Load()
+		for ; n == 0 || n == taken; n = p.size.Load() {
+			if n == 0 && p.size.CompareAndSwap(0, taken) {
+				p.size.Store(uint32(copy(p.text[:], key)) + 1)
 			}
 		}
-		if string(s.text[:n-1]) == key {
-			return s
+		if string(p.text[:n-1]) == key {
+			return &p.state
 		}
 	}
 
-	s, _ := f.rest.LoadOrStore(key, new(slot))
-	return s.(*slot)
+	s, _ := x.rest.LoadOrStore(key, new(S))
+	return s.(*S)
+}
+
+// floor counts the units of keys by GCRA, in nanoseconds since begin. It decides without locks.
+type floor struct {
+	keys           index[atomic.Int64] // when a key has its whole burst again
+	interval, most int64               // of a unit, and of the burst
+	limit, policy  []byte
+	begin          time.Time
+}
+
+func newFloor(q quota) *floor {
+	interval := q.period.Nanoseconds() / int64(q.units)
+	return &floor{
+		keys:     index[atomic.Int64]{seed: maphash.MakeSeed()},
+		interval: interval,
+		most:     interval * int64(q.burst),
+		limit:    fmt.Append(nil, q.burst),
+		policy:   fmt.Appendf(nil, `"api";q=%d;w=%.0f`, q.units, q.period.Seconds()),
+		begin:    time.Now(),
+	}
 }
 
 // verdict is what a floor decides: at is when the key has its whole burst again.
@@ -114,11 +120,11 @@ type verdict struct {
 func (f *floor) take(key string) verdict {
 	// The clock waits for all that was read before it, so it comes first.
 	now := int64(time.Since(f.begin))
-	s := f.slotOf(key)
+	s := f.keys.of(key)
 	for {
-		at := s.at.Load()
+		at := s.Load()
 		v := f.decide(at, now)
-		if !v.ok || s.at.CompareAndSwap(at, v.at) {
+		if !v.ok || s.CompareAndSwap(at, v.at) {
 			return v
 		}
 	}
@@ -133,13 +139,13 @@ func (f *floor) decide(at, now int64) verdict {
 	return verdict{now, next, true}
 }
 
-// held is in place of the count of a slot while it is decided together with another.
+// held is in place of the count of a key while it is decided together with another.
 const held = -1
 
 // hold returns the count, which no other has until it is stored again.
-func (s *slot) hold() int64 {
+func hold(count *atomic.Int64) int64 {
 	for {
-		if at := s.at.Swap(held); at != held {
+		if at := count.Swap(held); at != held {
 			return at
 		}
 		runtime.Gosched()
@@ -147,19 +153,19 @@ func (s *slot) hold() int64 {
 }
 
 // takeWith takes a unit of a key and one of a key of another floor, or none of either. All hold the
-// slots in the same order.
+// counts in the same order.
 func (f *floor) takeWith(key string, g *floor, other string) bool {
 	now := int64(time.Since(f.begin))
-	s, t := f.slotOf(key), g.slotOf(other)
-	sAt, tAt := s.hold(), t.hold()
+	s, t := f.keys.of(key), g.keys.of(other)
+	sAt, tAt := hold(s), hold(t)
 
 	a, b := f.decide(sAt, now), g.decide(tAt, now)
 	if a.ok && b.ok {
 		sAt, tAt = a.at, b.at
 	}
 
-	t.at.Store(tAt)
-	s.at.Store(sAt)
+	t.Store(tAt)
+	s.Store(sAt)
 	return a.ok && b.ok
 }
 

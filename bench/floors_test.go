@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"net/http/httptest"
 	"slices"
 	"strings"
@@ -12,10 +13,18 @@ import (
 	"time"
 
 	"github.com/valyala/fasthttp"
+
+	"github.com/headgate/headgate/store/memstore"
 )
 
 func TestFloorsPassTheExam(t *testing.T) {
-	for _, peer := range memoryFloors {
+	floors := slices.Clone(memoryFloors)
+	for i := range algorithms {
+		if a := &algorithms[i]; listFloors[a.name] != nil {
+			floors = append(floors, a.floorPeer(1))
+		}
+	}
+	for _, peer := range floors {
 		if err := peer.examine(); err != nil {
 			t.Errorf("memory, %s: %v", peer.name, err)
 		}
@@ -233,5 +242,50 @@ func TestGoalsHaveAColumnOfFloors(t *testing.T) {
 	if !strings.Contains(out.String(), "ok    in memory: 1.50, at most 2.00, goal 1.00, floor 0.50\n") ||
 		!strings.Contains(out.String(), "ok    without: 1.50, at most 2.00, goal 1.00\n") {
 		t.Errorf("%s", &out)
+	}
+}
+
+// The floors of lists admit what headgate's store admits, at every instant.
+func TestListFloorsDecideAsTheirRows(t *testing.T) {
+	for i := range algorithms {
+		a := &algorithms[i]
+		open := listFloors[a.name]
+		if open == nil {
+			continue
+		}
+		l, _, err := a.limitFor(1000)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		now := time.Now().UnixMicro()
+		clock := func() int64 { return now }
+		s, err := memstore.New(memstore.Options{Clock: clock})
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		// Ten keys are asked for about a third more than they have, and lie idle for longer than a
+		// period at times.
+		r, takes, admitted := rand.New(rand.NewPCG(1, 2)), 200_000, 0
+		row, floor := takeOf(s, l, "api"), open(l, clock)
+		for n := range takes {
+			key := fmt.Sprint(r.IntN(10))
+			want := row(key)
+			if got := floor(key); got != want {
+				t.Fatalf("%s, take %d: %t, want %t", a.name, n, got, want)
+			}
+			if want {
+				admitted++
+			}
+
+			now += r.Int64N(77)
+			if r.IntN(10_000) == 0 {
+				now += 2 * l.Period.Microseconds()
+			}
+		}
+		if admitted < takes/4 || admitted > takes*3/4 {
+			t.Errorf("%s: %d of %d takes were admitted", a.name, admitted, takes)
+		}
 	}
 }
