@@ -89,7 +89,7 @@ func (s *Server) install(t testing.TB, path string) {
 
 	// Every start runs this file, a restart on the same data too.
 	text := "CREATE USER IF NOT EXISTS '" + user + "'@'127.0.0.1' IDENTIFIED BY '" + s.password + "';\n" +
-		"GRANT ALL ON *.* TO '" + user + "'@'127.0.0.1';\n"
+		"GRANT ALL ON *.* TO '" + user + "'@'127.0.0.1' WITH GRANT OPTION;\n"
 	if err := os.WriteFile(filepath.Join(s.dir, "init.sql"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -73,10 +73,11 @@ func (s *Service) endBefore(t *store.Tx, m Meta, now int64) error {
 	return addNote(t, a, now, "session.logout", "another log-in in the same browser")
 }
 
-// touch writes the last use of a session or token. Pages can be read while the disk is full.
+// touch writes the last use of a session or token. Pages can be read while nothing can be
+// written: a database that does not answer is told by what reads it.
 func (s *Service) touch(ctx context.Context, f func(*store.Tx) error) error {
 	err := s.db.Update(ctx, f)
-	if errors.Is(err, ErrFull) {
+	if errors.Is(err, ErrUnavailable) {
 		return nil
 	}
 	return err

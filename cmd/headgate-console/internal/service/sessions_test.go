@@ -131,3 +131,12 @@ func TestLoginWhileTheSessionBeforeEnds(t *testing.T) {
 		t.Errorf("the audit log has %+v", rows)
 	}
 }
+
+// The last use of a session is not worth a page that could be read.
+func TestUseIsForgottenWhileNothingCanBeWritten(t *testing.T) {
+	w := newWorld(t, sqliteURL(t))
+	for _, cause := range []error{ErrUnavailable, ErrFull} {
+		w.must(w.touch(t.Context(), func(*store.Tx) error { return cause }))
+	}
+	wantErr(t, "another mistake", w.touch(t.Context(), func(*store.Tx) error { return ErrNotFound }), ErrNotFound)
+}

@@ -1,8 +1,10 @@
 package store
 
 import (
+	"database/sql"
 	"errors"
 	"fmt"
+	"net/url"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -50,6 +52,7 @@ func TestFullDiskIsKnownUntilAWriteSucceeds(t *testing.T) {
 
 	// With space again a ping is enough.
 	db.full.Store(true)
+	db.unwritten.Store(true)
 	pages(1_000_000)
 	if err := db.Ping(t.Context()); err != nil || db.Full() {
 		t.Errorf("the ping with space: %v, full %v", err, db.Full())
@@ -64,5 +67,62 @@ func TestFullDiskIsKnownOnMySQL(t *testing.T) {
 		if err := d.translate(&my.MySQLError{Number: number}); !errors.Is(err, ErrFull) || !d.Full() {
 			t.Errorf("%d: %v, full %v", number, err, d.Full())
 		}
+	}
+}
+
+// A replica is read, and its ping fails until it takes writes.
+func TestPingOfAReadOnlyDatabaseFails(t *testing.T) {
+	t.Run("sqlite", func(t *testing.T) {
+		db := open(t, "sqlite://"+filepath.Join(t.TempDir(), "console.db"))
+		testReadOnly(t, db, db.write, "PRAGMA query_only = ")
+	})
+
+	// The user of a test may write whatever the server says, so the console has another one.
+	t.Run("mariadb", func(t *testing.T) {
+		address := maria.Server(t).Database(t)
+		all := open(t, address).write
+		u, err := url.Parse(address)
+		must(t, err)
+		for _, q := range []string{"CREATE USER reader@127.0.0.1 IDENTIFIED BY 'x'",
+			"GRANT ALL ON " + strings.TrimPrefix(u.Path, "/") + ".* TO reader@127.0.0.1"} {
+			_, err := all.ExecContext(t.Context(), q)
+			must(t, err)
+		}
+		defer all.ExecContext(t.Context(), "DROP USER reader@127.0.0.1")
+
+		u.User = url.UserPassword("reader", "x")
+		testReadOnly(t, open(t, u.String()), all, "SET GLOBAL read_only = ")
+	})
+}
+
+// testReadOnly switches the database by a statement.
+func testReadOnly(t *testing.T, db *DB, by *sql.DB, statement string) {
+	only := func(on string) {
+		t.Helper()
+		_, err := by.ExecContext(t.Context(), statement+on)
+		must(t, err)
+	}
+	only("1")
+	defer only("0")
+
+	err := db.Update(t.Context(), func(tx *Tx) error { return tx.InsertApp(App{Name: "a"}) })
+	if !errors.Is(err, ErrUnavailable) || db.Full() {
+		t.Errorf("a write: %v, full %v", err, db.Full())
+	}
+	if n := count(t, db, "SELECT COUNT(*) FROM apps"); n != 0 {
+		t.Errorf("there are %d applications", n)
+	}
+	if err := db.Ping(t.Context()); !errors.Is(err, ErrUnavailable) {
+		t.Errorf("the ping: %v", err)
+	}
+
+	only("0")
+	for range 2 {
+		if err := db.Ping(t.Context()); err != nil {
+			t.Errorf("the ping of one that takes writes again: %v", err)
+		}
+	}
+	if db.unwritten.Load() {
+		t.Error("a write that succeeded is not known")
 	}
 }

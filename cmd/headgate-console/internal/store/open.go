@@ -49,7 +49,9 @@ type DB struct {
 	write   *sql.DB
 	timeout time.Duration
 	seal    seal
-	full    atomic.Bool // the last write failed for want of space
+
+	unwritten atomic.Bool // the last write failed, as the database was not available
+	full      atomic.Bool // for want of space
 }
 
 // engine holds the differences between databases.
@@ -168,14 +170,14 @@ func (d *DB) Full() bool { return d.full.Load() }
 // probeName is the setting that Ping writes.
 const probeName = "probe"
 
-// Ping returns an error unless the database answers, and can write if the last write failed for
-// want of space.
+// Ping returns an error unless the database answers, and can write if the last write failed. A
+// server that has become a replica still answers.
 func (d *DB) Ping(ctx context.Context) error {
 	err := d.View(ctx, func(t *Tx) error {
 		_, err := t.Counter(CounterPolicies)
 		return err
 	})
-	if err != nil || !d.Full() {
+	if err != nil || !d.unwritten.Load() {
 		return err
 	}
 	now := time.Now().UTC().Format(time.RFC3339Nano)

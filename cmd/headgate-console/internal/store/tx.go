@@ -46,6 +46,14 @@ func (d *DB) View(ctx context.Context, f func(*Tx) error) error {
 // returns the error and changes nothing. It runs f again if the transaction
 // conflicts with another, so f must have no effect outside of the transaction.
 func (d *DB) Update(ctx context.Context, f func(*Tx) error) error {
+	err := d.update(ctx, f)
+	if errors.Is(err, ErrUnavailable) {
+		d.unwritten.Store(true)
+	}
+	return err
+}
+
+func (d *DB) update(ctx context.Context, f func(*Tx) error) error {
 	ctx, cancel := d.bounded(ctx)
 	defer cancel()
 	pause := backoff
@@ -96,8 +104,9 @@ func (d *DB) once(ctx context.Context, db *sql.DB, o *sql.TxOptions, f func(*Tx)
 		return err
 	}
 
-	// There is space again.
-	if t.wrote && d.full.Load() {
+	// Writes are taken again.
+	if t.wrote && d.unwritten.Load() {
+		d.unwritten.Store(false)
 		d.full.Store(false)
 	}
 	return nil
