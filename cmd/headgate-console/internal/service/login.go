@@ -254,9 +254,10 @@ func (s *Service) Logout(ctx context.Context, a Actor) error {
 }
 
 // ChangePassword sets the actor's own password, ends all of the actor's sessions
-// including this one, and starts a new one. The actor's tokens go on. The error is ErrCredentials
-// if old is not the current password, which counts as a failed attempt to log in, and an
-// InvalidError if the new password is not acceptable.
+// including this one, and starts a new one. A person at a provider is no longer the actor, and
+// becomes it again as at first. The actor's tokens go on. The error is ErrCredentials if old is not
+// the current password, which counts as a failed attempt to log in, and an InvalidError if the new
+// password is not acceptable.
 func (s *Service) ChangePassword(ctx context.Context, a Actor, old, password string) (Session, error) {
 	return s.tryChange(ctx, a, old, password, false)
 }
@@ -330,8 +331,11 @@ func (s *Service) changePassword(
 		}
 
 		// Another person may have known the old password, so that every session ends, and this one
-		// begins anew.
+		// begins anew. Nor does a person at a provider stay the user who was made so with it.
 		if err := d.signOut(a.user); err != nil {
+			return err
+		}
+		if err := d.DeleteIdentityOf(a.user); err != nil {
 			return err
 		}
 		if endTokens {

@@ -731,3 +731,23 @@ func TestRecoveryCodesAreStoredAsDigests(t *testing.T) {
 		db.Close()
 	}
 }
+
+// Who has known a password may have made a person at the provider the user. A new password ends
+// that, and the person of the user becomes it again as at first.
+func TestNewPasswordEndsThePersonAtTheProvider(t *testing.T) {
+	everyEngine(t, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		x := w.person("x", nil)
+		thief := oidc.Identity{Issuer: "https://idp.example", Subject: "thief", User: "x"}
+		must(w.LoginByProvider(ctx, thief, x, Meta{}))
+		must(w.LoginByProvider(ctx, thief, Actor{}, Meta{}))
+
+		x = w.actor(must(w.Login(ctx, "x", userPassword, Meta{})))
+		x = w.actor(must(w.ChangePassword(ctx, x, userPassword, adminPassword)))
+		wantErr(t, "the person with a new password", errOf(w.LoginByProvider(ctx, thief, Actor{}, Meta{})), ErrOwnPassword)
+
+		own := oidc.Identity{Issuer: "https://idp.example", Subject: "x", User: "x"}
+		must(w.LoginByProvider(ctx, own, x, Meta{}))
+		must(w.LoginByProvider(ctx, own, Actor{}, Meta{}))
+	})
+}
