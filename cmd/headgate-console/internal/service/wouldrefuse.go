@@ -131,20 +131,31 @@ func (w *whatIf) readBeside() error {
 	w.beside = besideOf(rows)
 
 	// The audit log also has those that were taken away.
-	list, err := w.FindAudit(store.AuditQuery{Object: policyObject(w.q.Name), Action: "override.",
-		Outcome: Done, Limit: 1})
-	if err != nil {
-		return err
+	for _, verbs := range []string{"override.", "ban."} {
+		list, err := w.FindAudit(store.AuditQuery{Object: policyObject(w.q.Name), Action: verbs,
+			Outcome: Done, Limit: 1})
+		if err != nil {
+			return err
+		}
+		for _, row := range list {
+			w.sinceAtLeast(row.At)
+		}
 	}
-	for _, row := range list {
-		w.since = row.At
-	}
+
 	for _, o := range w.beside {
-		if o.Ended(instant(w.action.now)) && o.Until.After(w.since) {
-			w.since = o.Until
+		for _, end := range []time.Time{o.Until, o.BannedUntil} {
+			if !end.After(instant(w.action.now)) {
+				w.sinceAtLeast(end)
+			}
 		}
 	}
 	return nil
+}
+
+func (w *whatIf) sinceAtLeast(at time.Time) {
+	if at.After(w.since) {
+		w.since = at
+	}
 }
 
 // unfits reports whether p cannot have an override that q has beside it, so that its keys come

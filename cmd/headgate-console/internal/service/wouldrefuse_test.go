@@ -294,6 +294,55 @@ func TestWouldRefuseKnowsOverrides(t *testing.T) {
 	})
 }
 
+// A key that is banned beside the policy would have got nothing, whatever the limit becomes.
+func TestWouldRefuseKnowsBans(t *testing.T) {
+	everyEngine(t, func(t *testing.T, w *world) {
+		first := sample("p", "a")
+		first.Key, first.Limit = "user", core.MustParseLimit("100/1m fixed-window aligned")
+		p := hour(w, first)
+		w.must(w.ImposeBan(t.Context(), w.admin, "p", "heavy", 2*time.Second))
+		w.wants(w.admin, p, limited("50/1m fixed-window aligned"),
+			"It would have refused 18,000 of 24,000 requests of the last hour, at least 1 caller. So far it has refused 12,000.")
+		w.wants(w.admin, p, limited("5/1m fixed-window aligned"),
+			"It would have refused 21,000 of 24,000 requests of the last hour, at least 11 callers. So far it has refused 12,000.")
+
+		// A key that is not listed may be the one that is banned.
+		keys := w.fleet.keys
+		w.fleet.keys = func(from time.Time, n int) ([]topkeys.Summary, error) {
+			list, err := keys(from, n)
+			for i := range list {
+				list[i].Keys, list[i].Floor = list[i].Keys[:1], 30
+			}
+			return list, err
+		}
+		w.wants(w.admin, p, limited("50/1m fixed-window aligned"), "It would have refused at least 18,000"+
+			" of 24,000 requests of the last hour, at least 1 caller. So far it has refused 12,000.")
+
+		w.clock.pass(3 * time.Second)
+		w.fleet.keys = keys
+		w.wants(w.admin, p, limited("50/1m fixed-window aligned"),
+			"It would have refused 15,000 of 24,000 requests of the last hour, at least 1 caller. So far it has refused 12,000.")
+	})
+}
+
+// What was counted before a ban was lifted is not what the policy would refuse now.
+func TestWouldRefuseAfterABan(t *testing.T) {
+	everyEngine(t, func(t *testing.T, w *world) {
+		part := sample("p", "a")
+		part.Key, part.Enforce = "user", core.Whole/2
+		p := hour(w, part)
+		now := w.clock.now()
+
+		w.clock.pass(-20 * time.Minute)
+		w.must(w.ImposeBan(t.Context(), w.admin, "p", "heavy", 15*time.Minute))
+		w.clock.pass(10 * time.Minute)
+		w.must(w.LiftBan(t.Context(), w.admin, "p", "heavy"))
+		w.clock.pass(now.Sub(w.clock.now()))
+		w.wants(w.admin, p, func(p *policy.Policy) { p.Enforce = 0 }, "It would have refused 1,200 of 2,400 requests"+
+			" of the last 6 minutes, at least 1 caller. So far it has refused 1,200.")
+	})
+}
+
 // Where only the share grows, what was counted under other overrides tells nothing of now.
 func TestWouldRefuseAfterAChangeOfOverrides(t *testing.T) {
 	everyEngine(t, func(t *testing.T, w *world) {

@@ -39,6 +39,9 @@ func curveOf(limits []core.Limit, cost int64, n int, slack time.Duration) *curve
 	return c
 }
 
+// barredFor returns the curve of a key that is banned for n minutes: it gets nothing.
+func barredFor(n int) *curve { return &curve{most: make([]int64, n), need: make([]int64, 1)} }
+
 // leastRefused returns how many of the requests in each minute were refused at least. In each run
 // of minutes at most as many were admitted as the limit admits in that time.
 func (c *curve) leastRefused(counts []int64) int64 {

@@ -23,13 +23,15 @@ type Bounds struct {
 // the keys that were counted most often; see [stats.ReadMinuteKeys]. Overrides are those in force
 // at an instant.
 //
-// Least does not count what a ban refuses. Most is all requests where a key may be banned since
+// A key that an override bans at that instant would have got nothing. Least does not count what a
+// ban of the policy refuses. Most is all requests where a key may be banned since
 // long before, or the clocks of instances differ. The policy has a cost that is a number, gives no
 // units back, and has no requests wait. beside has all overrides beside it.
 func Refused(
 	p *policy.Policy, beside keylimit.Beside, minutes []topkeys.Summary, lead int, at time.Time,
 ) Bounds {
-	f := figure{p: p, beside: beside, minutes: minutes, lead: lead, at: at, curves: map[core.Limit]*curve{}}
+	f := figure{p: p, beside: beside, minutes: minutes, lead: lead, at: at, curves: map[core.Limit]*curve{},
+		barred: barredFor(len(minutes))}
 	var b Bounds
 
 	// What is certain of each key adds up.
@@ -66,6 +68,7 @@ type figure struct {
 
 	curves map[core.Limit]*curve // of the limits of single keys
 	usual  *curve                // of a key without a limit of its own
+	barred *curve                // of a key that is banned
 	any    *curve                // of a key that is not known
 }
 
@@ -107,6 +110,9 @@ func (f *figure) of(key string) (c *curve, enforced, maybe bool) {
 
 	enforced = f.p.Enforce == 0 || f.p.Enforce.Has(f.p.Name, key)
 	applied := f.beside.Apply(*f.p, key, f.at)
+	if !applied.BanOf(key, f.at).IsZero() {
+		return f.barred, enforced, enforced
+	}
 	if own, ok := applied.OverrideOf(key, f.at); ok {
 		if f.curves[own.Limit] == nil {
 			f.curves[own.Limit] = f.curve([]core.Limit{own.Limit})
@@ -131,13 +137,21 @@ func (f *figure) plans() []core.Limit {
 // ofAny returns the curve of a key that is not known.
 func (f *figure) ofAny() *curve {
 	if f.any == nil {
-		list := f.plans()
+		list, banned := f.plans(), false
 		for _, o := range f.p.Overrides {
 			if o.Limits(f.at) {
 				list = append(list, o.Limit)
 			}
+			banned = banned || o.Bans(f.at)
 		}
+		for _, o := range f.beside {
+			banned = banned || o.Bans(f.at)
+		}
+
 		f.any = f.curve(append(list, f.beside.Limits()...))
+		if banned {
+			f.any.need = f.barred.need
+		}
 	}
 	return f.any
 }
