@@ -65,28 +65,29 @@ type place[S any] struct {
 
 const taken = 1 << 31
 
-// of returns the state of the key.
-func (x *index[S]) of(key string) *S {
-	first := maphash.String(x.seed, key)
-	for i := range uint64(places) {
-		p := &x.places[(first+i)%places]
+// of returns the state of the key, which is looked for from the place of its hash on, as far as the
+// first one that is free.
+func (i *index[S]) of(key string) *S {
+	first := maphash.String(i.seed, key)
+	for n := range uint64(places) {
+		p := &i.places[(first+n)%places]
 		if len(key) > len(p.text) {
 			break
 		}
 
 		// The text of a new key is written once, and others wait for it.
-		n := p.size.Load()
-		for ; n == 0 || n == taken; n = p.size.Load() {
-			if n == 0 && p.size.CompareAndSwap(0, taken) {
+		size := p.size.Load()
+		for ; size == 0 || size == taken; size = p.size.Load() {
+			if size == 0 && p.size.CompareAndSwap(0, taken) {
 				p.size.Store(uint32(copy(p.text[:], key)) + 1)
 			}
 		}
-		if string(p.text[:n-1]) == key {
+		if string(p.text[:size-1]) == key {
 			return &p.state
 		}
 	}
 
-	s, _ := x.rest.LoadOrStore(key, new(S))
+	s, _ := i.rest.LoadOrStore(key, new(S))
 	return s.(*S)
 }
 

@@ -62,6 +62,7 @@ func logFloor(l core.Limit, clock func() int64) take {
 	period := uint32(l.Period.Microseconds())
 	return func(key string) bool {
 		now := uint32(clock())
+		// All are held for one period, so the oldest ends first.
 		r := keys.of(key)
 		r.lock(l.Quota)
 		for r.n > 0 && now-*r.oldest() >= period {
@@ -103,6 +104,7 @@ func leaseFloor(l core.Limit, clock func() int64) take {
 		}
 
 		ok := err == nil && int(r.n) < len(r.units)
+		// A Take of a lease that is held would renew it, which no row does.
 		for i := range int(r.n) {
 			ok = ok && r.at(i).id != id
 		}

@@ -65,7 +65,10 @@ func checkOverrides(p *Policy, mistake func(field string, err error)) {
 	}
 }
 
-var errGlobalKey = errors.New("all callers are counted together, so no key can have a limit of its own")
+var (
+	errGlobalKey = errors.New("all callers are counted together, so no key can have a limit of its own")
+	errEmptyKey  = errors.New("the key is empty")
+)
 
 // CheckOverriddenKey returns an error if no override of the policy can have the key, which may be a
 // prefix. The error does not repeat a key that may be a secret.
@@ -75,7 +78,7 @@ func (p *Policy) CheckOverriddenKey(key string) error {
 	case err == nil && parts[0].kind == "global":
 		return errGlobalKey
 	case key == "":
-		return errors.New("the key is empty")
+		return errEmptyKey
 	case len(key) > maxOverriddenKey:
 		return fmt.Errorf("the key has %d bytes, more than %d", len(key), maxOverriddenKey)
 	case !utf8.ValidString(key):
@@ -91,6 +94,19 @@ func (p *Policy) CheckOverriddenKey(key string) error {
 		return parts[0].checkKey(key)
 	}
 	return nil
+}
+
+// CheckKey returns an error if no request that the policy counts can have the key. It knows nothing
+// of the parts of joined keys. The error does not repeat a key that may be a secret.
+func (p *Policy) CheckKey(key string) error {
+	parts, err := parseRecipe(p.Key)
+	switch {
+	case key == "":
+		return errEmptyKey
+	case err != nil || len(parts) > 1:
+		return nil
+	}
+	return parts[0].checkKey(key)
 }
 
 // CheckOverride returns an error if a valid policy cannot have the override of the key beside it.

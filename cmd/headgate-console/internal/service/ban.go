@@ -34,12 +34,14 @@ const longestBan = maxGrantSpan
 
 // CheckBan returns an error if a key cannot be banned under the policy for the time.
 func CheckBan(p policy.Policy, key string, span time.Duration) error {
-	longest, of := p.Ban.Max, ", which the policy bans for at most"
+	longest, of, check := p.Ban.Max, ", which the policy bans for at most", p.CheckKey
 	if longest == 0 {
-		longest, of = longestBan, ""
-		if err := p.CheckOverriddenKey(key); err != nil {
-			return invalid("key", err.Error())
-		}
+		longest, of, check = longestBan, "", p.CheckOverriddenKey
+	}
+	if err := check(key); err != nil {
+		return invalid("key", err.Error())
+	}
+	if p.Ban.Max == 0 {
 		if _, isPrefix := policy.OverriddenPrefix(key); isPrefix {
 			return invalid("key", "it is spelled as a prefix, which stands for all keys that begin so")
 		}
@@ -48,6 +50,8 @@ func CheckBan(p policy.Policy, key string, span time.Duration) error {
 	switch {
 	case p.Mode != policy.Enforce:
 		return invalid("ban", "the policy bans no keys while it is "+ModeWords(p.Mode))
+	case p.Enforce > 0 && !p.Enforce.Has(p.Name, key):
+		return invalid("ban", fmt.Sprintf("the policy is in force for %s of its keys, and not for this one", p.Enforce))
 	case span < time.Second || span > longest || span%time.Millisecond != 0:
 		return invalid("for", fmt.Sprintf("it is not a time from 1s to %s%s", longest, of))
 	}

@@ -120,6 +120,46 @@ func TestBansOfOthersLeaveRoom(t *testing.T) {
 	})
 }
 
+// A ban is refused where no request would meet it.
+func TestCheckBanRefusesWhatBansNothing(t *testing.T) {
+	itself, part, shadow := sample("p", "a"), sample("p", "a"), sample("p", "a")
+	itself.Ban = core.MustParseBan("5/1m for 10m max 1h")
+	shadow.Mode = policy.Shadow
+
+	// Half of the addresses are counted without being refused.
+	part.Enforce = core.Whole / 2
+	shared, alone := "", ""
+	for i := 0; shared == "" || alone == ""; i++ {
+		if key := fmt.Sprint("192.0.2.", i); part.Enforce.Has("p", key) {
+			shared = key
+		} else {
+			alone = key
+		}
+	}
+
+	for _, c := range []struct {
+		p     policy.Policy
+		key   string
+		span  time.Duration
+		fault string // the field, or ""
+	}{
+		{sample("p", "a"), "192.0.2.1", longestBan, ""}, {sample("p", "a"), "192.0.2.1", longestBan + time.Second, "for"},
+		{sample("p", "a"), "192.0.2.*", time.Hour, "key"}, {sample("p", "a"), "2001:db8::1", time.Hour, "key"},
+		{itself, "192.0.2.1", time.Hour, ""}, {itself, "192.0.2.1", time.Hour + time.Second, "for"},
+		{itself, "2001:db8::/64", time.Hour, ""}, {itself, "2001:db8::1", time.Hour, "key"},
+		{itself, "192.0.2.*", time.Hour, "key"}, {itself, "*", time.Hour, "key"}, {itself, "", time.Hour, "key"},
+		{part, shared, time.Hour, ""}, {part, alone, time.Hour, "ban"}, {shadow, "192.0.2.1", time.Hour, "ban"},
+	} {
+		err := CheckBan(c.p, c.key, c.span)
+		what := fmt.Sprintf("%q for %s, mode %s, enforce %s", c.key, c.span, c.p.Mode, c.p.Enforce)
+		if c.fault != "" {
+			wantFault(t, what, err, c.fault)
+		} else if err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
 // Bans are explained as the audit log has them, and only to those who see their policy.
 func TestExplainBans(t *testing.T) {
 	everyEngine(t, func(t *testing.T, w *world) {

@@ -329,7 +329,7 @@ func TestWouldRefuseKnowsBans(t *testing.T) {
 func TestWouldRefuseAfterABan(t *testing.T) {
 	everyEngine(t, func(t *testing.T, w *world) {
 		part := sample("p", "a")
-		part.Key, part.Enforce = "user", core.Whole/2
+		part.Key, part.Enforce = "user", core.Whole-1
 		p := hour(w, part)
 		now := w.clock.now()
 

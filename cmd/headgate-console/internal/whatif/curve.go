@@ -74,6 +74,7 @@ func (c *curve) mostRefused(counts []int64, lead int) int64 {
 
 	for i := lead; i < len(counts); i++ {
 		all += counts[i]
+
 		least := admitted[i]
 		for w := 0; w < len(c.need) && w <= i; w++ {
 			least = max(least, admitted[i-w]+c.need[w])

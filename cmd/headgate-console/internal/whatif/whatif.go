@@ -144,6 +144,7 @@ func (f *figure) ofAny() *curve {
 			}
 			banned = banned || o.Bans(f.at)
 		}
+		// It is kept simple: a ban that the policy cannot have counts here too.
 		for _, o := range f.beside {
 			banned = banned || o.Bans(f.at)
 		}
