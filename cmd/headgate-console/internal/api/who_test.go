@@ -70,7 +70,7 @@ func TestBanIsImposed(t *testing.T) {
 
 	// The ban may last 24 hours at most.
 	w.ask("owner", "PUT", "/api/policies/banning",
-		login(object{"ban": object{"after": "20/1m", "for": "10m", "max": "24h"}}), "If-None-Match", "*").want(201)
+		login(object{"key": "user", "ban": object{"after": "20/1m", "for": "10m", "max": "24h"}}), "If-None-Match", "*").want(201)
 	const path = "/api/policies/banning/bans"
 
 	// None of these bans a key.

@@ -404,7 +404,7 @@ func TestBansAreImposedInRedis(t *testing.T) {
 
 func bansInRedis(t *testing.T, l string) {
 	t.Helper()
-	s := newLimited(t, policy.Policy{Name: "p", Apps: []string{"a"}, Limit: limit(l), Key: "ip",
+	s := newLimited(t, policy.Policy{Name: "p", Apps: []string{"a"}, Limit: limit(l), Key: "user",
 		Ban: core.MustParseBan("20/1m for 10m max 24h")})
 
 	// The second ban is shorter than the first and replaces it: the administrator's word counts,

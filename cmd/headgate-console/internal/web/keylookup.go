@@ -95,7 +95,8 @@ func (r *request) lookUp(k *keys) error {
 // looked returns the row of a key that was looked up.
 func (r *request) looked(k *keys, u service.KeyUse) keyRow {
 	row := k.row(r, u.Policy.Name, u.Key)
-	row.Found, row.CanEdit, row.Shadow = &u.Policy, r.access.CanEdit(u.Policy.Apps), isShadow(&u.Policy, u.Key)
+	row.Found, row.CanEdit = &u.Policy, r.access.CanEdit(u.Policy.Apps)
+	row.under(&u.Policy)
 	row.Gauge, row.Granted = newGauge(u.Policy.LimitOf(u.Key, r.Clock()), u.Decision), u.Credit
 	row.Share = row.Gauge.Percent
 	if u.Banned {

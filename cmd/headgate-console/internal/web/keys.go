@@ -71,7 +71,9 @@ type keyRow struct {
 	Since        time.Time
 	Ban          service.KeyBan
 	Left         time.Duration // until its end
-	Shadow       bool          // the policy counts, and refuses nothing
+	Shadow       bool          // the policy counts the key, and refuses nothing of it
+	Idle         bool          // it refuses nothing of the key, so that no ban is in force
+	Degrades     bool          // it degrades requests over the limit
 	Changed      bool          // the policy was changed while requests were counted
 }
 
@@ -412,7 +414,8 @@ func (k *keys) row(r *request, name, key string) keyRow {
 	}
 
 	if p := k.policies[name]; p != nil {
-		row.Shadow, row.Changed = isShadow(p, key), p.UpdatedAt.After(k.From)
+		row.under(p)
+		row.Changed = p.UpdatedAt.After(k.From)
 
 		// A key that was cut in reports is not the one that is counted, so nothing can be done
 		// to it.
@@ -427,6 +430,12 @@ func (k *keys) row(r *request, name, key string) keyRow {
 func isShadow(p *policy.Policy, key string) bool {
 	partly := p.Enforce > 0 && p.Enforce < core.Whole
 	return p.Mode == policy.Shadow || partly && !p.Enforce.Has(p.Name, key)
+}
+
+// under notes what the policy does about the key.
+func (k *keyRow) under(p *policy.Policy) {
+	k.Shadow = isShadow(p, k.Counted)
+	k.Idle, k.Degrades = k.Shadow || p.Mode == policy.Off, p.OnLimit == "degrade"
 }
 
 // bansEvery is the time between two readings of bans for pages that reload themselves, and

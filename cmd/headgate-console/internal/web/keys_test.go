@@ -145,6 +145,8 @@ func TestKeysSaysThatShadowRefusesNothing(t *testing.T) {
 		w.add(policy.Policy{Name: name, Apps: []string{"a"}, Limit: limit("5/1m"), Key: "ip", Mode: mode})
 	}
 
+	w.add(policy.Policy{Name: "cheap", Apps: []string{"a"}, Limit: limit("5/1m"), Key: "ip", OnLimit: "degrade"})
+
 	// The counts begin after these and before the change of one of them.
 	w.pass(time.Minute)
 	from := w.now()
@@ -156,7 +158,7 @@ func TestKeysSaysThatShadowRefusesNothing(t *testing.T) {
 	w.must(err)
 
 	w.fleet.top = stats.Top{Instances: 1}
-	for name, count := range map[string]int64{"seen": 95, "long": 5, "fresh": 7} {
+	for name, count := range map[string]int64{"seen": 95, "long": 5, "fresh": 7, "cheap": 9} {
 		refused := summary(0, topkeys.Key{Key: "of " + name, Count: count})
 		refused.From, refused.To = from, w.now()
 		w.fleet.top.Rules = append(w.fleet.top.Rules, topkeys.Rule{Rule: name, Refused: refused})
@@ -165,7 +167,7 @@ func TestKeysSaysThatShadowRefusesNothing(t *testing.T) {
 	got := w.as("admin").get("/keys?app=a").want(http.StatusOK)
 	got.legible("keys that shadow counts")
 	for key, want := range map[string]string{"of seen": "seen | 95 counted, and passed (in shadow) | ",
-		"of long": "long | 5 refused | ", "of fresh": "fresh | 7 refusedthe policy was changed since | "} {
+		"of long": "long | 5 refused | ", "of cheap": "cheap | 9 degraded or refused | ", "of fresh": "fresh | 7 refusedthe policy was changed since | "} {
 		if row := got.cell(key); !strings.HasPrefix(row, want) {
 			t.Errorf("%s: %q, want %q", key, row, want)
 		}
@@ -173,6 +175,20 @@ func TestKeysSaysThatShadowRefusesNothing(t *testing.T) {
 	if strings.Index(got.text, ">of seen<") < strings.Index(got.text, ">of long<") {
 		t.Error("what passed stands before what was refused")
 	}
+}
+
+// A ban stays while its policy is in shadow, and refuses nothing.
+func TestBansInShadowAreNotInForce(t *testing.T) {
+	w, b := bansWorld(t)
+	p := w.add(policy.Policy{Name: "kept", Apps: []string{"a"}, Limit: limit("5/1m"), Key: "ip", Mode: policy.Enforce})
+	w.must(w.ImposeBan(t.Context(), w.admin, "kept", "192.0.2.7", time.Hour))
+	const idle = "not in force: the policy refuses nothing of this key now"
+	b.get("/keys?view=banned").want(http.StatusOK).has("192.0.2.7").lacks(idle)
+
+	p.Mode = policy.Shadow
+	_, err := w.UpdatePolicy(t.Context(), w.admin, p)
+	w.must(err)
+	b.get("/keys?view=banned").want(http.StatusOK).has("192.0.2.7").has(idle)
 }
 
 func TestKeysShowsAndLiftsBans(t *testing.T) {
