@@ -2,11 +2,16 @@ package api
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io"
+	"log/slog"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
+	"github.com/headgate/headgate/policy"
 )
 
 // A body of many mistakes gets a short answer.
@@ -88,6 +93,71 @@ func TestImportsAreParsedOneByOne(t *testing.T) {
 			return nil
 		})
 		ask(t.Context(), func() {}).want(422)
+	}
+}
+
+// What was read of an import of overrides is written before the next text is read: the place of the
+// one that is parsed is taken until then.
+func TestImportOfOverridesHoldsItsPlaceUntilItIsWritten(t *testing.T) {
+	w := newWorld(t)
+	byUser(w)
+	written := false
+	o := service.Options{DB: w.db, Clock: func() time.Time { return noon }, Logger: slog.New(slog.DiscardHandler)}
+	var s *service.Service
+	o.Changed = func() {
+		written = true
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		defer cancel()
+		if err := s.Parsing(ctx, func() error { return nil }); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("another may be parsed: %v", err)
+		}
+	}
+	s, err := service.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if w.api, err = New(Options{Service: s, Cookie: cookieName}); err != nil {
+		t.Fatal(err)
+	}
+
+	w.ask("owner", "POST", "/api/overrides", object{"overrides": object{"p": object{"k": "5/1m"}}}).want(200)
+	if !written {
+		t.Error("nothing was written")
+	}
+	if err := s.Parsing(t.Context(), func() error { return nil }); err != nil {
+		t.Errorf("the place is not given back: %v", err)
+	}
+}
+
+// A file of overrides names no more than a console has.
+func TestOverridesOfAFileAreBounded(t *testing.T) {
+	w := newWorld(t)
+	list := func(n int, format string) string {
+		var b strings.Builder
+		for i := range n {
+			fmt.Fprintf(&b, ","+format, i)
+		}
+		return "{" + b.String()[1:] + "}"
+	}
+	for _, row := range []struct {
+		as, body, field, message string
+		status                   int
+	}{
+		{"owner", `{"overrides":` + list(policy.MaxPolicies, `"%d":{}`) + "}", "", "and 9900 more", 422},
+		{"owner", `{"overrides":` + list(policy.MaxPolicies+1, `"%d":{}`) + "}", "overrides",
+			"it names more than 10000 policies", 422},
+		{"owner", `{"overrides":{"p":` + list(policy.MaxOverridesBeside+1, `"%d":0`) + "}}", "overrides.p",
+			"it has more than 100000 overrides", 422},
+		{"owner", list(policy.MaxOverridesBeside+1, `"%d":0`), "", "it has more than 100000 fields", 422},
+
+		// Nothing is read of an actor without a role, whatever the text is.
+		{"spare", "{", "", "", 403},
+	} {
+		a := w.ask(row.as, "POST", "/api/overrides/plan?compare=yes", row.body).want(row.status)
+		if fields := a.fields(); row.status == 422 && (fields[len(fields)-1] != row.field ||
+			!strings.Contains(a.text, row.message)) {
+			t.Errorf("%.40s: %.300s", row.body, a.text)
+		}
 	}
 }
 

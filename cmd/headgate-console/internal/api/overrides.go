@@ -148,22 +148,36 @@ func (c *call) transferOverrides(
 	}
 	defer done()
 
+	// What was read takes many times the memory of its text, until it is written or compared: the
+	// next text is read after that.
+	err = c.o.Service.Parsing(c.ctx(), func() (err error) {
+		if i.Set, err = overridesOf(data); err != nil {
+			return err
+		}
+		data = nil
+		p, err := do(c.ctx(), c.actor.Saying(in.Comment), i)
+		v = overridesPlan{p, p.Changes(), progress{}}
+		return err
+	})
+	return v, err
+}
+
+// overridesOf reads the body of an import.
+func overridesOf(data []byte) (service.OverrideSet, error) {
 	var body struct {
 		Overrides service.OverrideSet `json:"overrides"`
 	}
-	err = c.o.Service.Parsing(c.ctx(), func() error { return decodeStrictly(data, reflect.ValueOf(&body).Elem()) })
-	if err != nil {
-		return v, err
+	var extent service.OverridesExtent
+	if err := decodeBounded(data, reflect.ValueOf(&body).Elem(), extent.Add); err != nil {
+		return nil, err
 	}
-	if i.Set = body.Overrides; i.Set == nil {
-		return v, mistake("overrides", "it is missing")
+	if body.Overrides == nil {
+		return nil, mistake("overrides", "it is missing")
 	}
-	for _, name := range sortedKeys(i.Set) {
-		if i.Set[name] == nil {
-			return v, mistake(clip("overrides."+name), "it is null")
+	for _, name := range sortedKeys(body.Overrides) {
+		if body.Overrides[name] == nil {
+			return nil, mistake(clip("overrides."+name), "it is null")
 		}
 	}
-
-	p, err := do(c.ctx(), c.actor.Saying(in.Comment), i)
-	return overridesPlan{p, p.Changes(), progress{}}, err
+	return body.Overrides, nil
 }

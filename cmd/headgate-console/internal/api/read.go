@@ -172,18 +172,28 @@ func (c *call) body(maxBytes int64, types ...string) ([]byte, string, error) {
 
 // decodeStrictly reads one JSON object into a struct.
 func decodeStrictly(b []byte, into reflect.Value) error {
+	return decodeBounded(b, into, func([]strictjson.Step) error { return nil })
+}
+
+// decodeBounded is decodeStrictly that ends with the first error of add, which it calls for each
+// field before any value is read.
+func decodeBounded(b []byte, into reflect.Value, add func(path []strictjson.Step) error) error {
 	if halfCharacter(b) {
 		return malformed("the body is not UTF-8")
 	}
 
 	// Fields that are repeated are collected here: encoding/json would take the last one.
 	var list mistakes
-	if err := strictjson.Check("the body", b, maxDepth, func(path []strictjson.Step, again bool) error {
+	err := strictjson.Check("the body", b, maxDepth, func(path []strictjson.Step, again bool) error {
 		if again {
 			list.add(fieldAt(path), "it is repeated")
 		}
-		return nil
-	}); err != nil {
+		return add(path)
+	})
+	switch {
+	case faultsOf(err) != nil:
+		return err
+	case err != nil:
 		return malformed(err.Error())
 	}
 
@@ -213,7 +223,14 @@ var halves = regexp.MustCompile(
 // halfCharacter reports whether a text of JSON escapes one half of a UTF-16 pair
 // without the other, which encoding/json would replace.
 func halfCharacter(b []byte) bool {
-	return slices.ContainsFunc(halves.FindAll(b, -1), func(m []byte) bool { return len(m) == len(`\ud800`) })
+	// There may be millions of whole ones, so they are not collected.
+	for at := halves.FindIndex(b); at != nil; at = halves.FindIndex(b) {
+		if at[1]-at[0] == len(`\ud800`) {
+			return true
+		}
+		b = b[at[1]:]
+	}
+	return false
 }
 
 // fieldAt returns the name of the field at a path, without the places in lists.

@@ -13,55 +13,24 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/headgate/headgate/cmd/headgate-console/internal/store"
-	"github.com/headgate/headgate/internal/strictjson"
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/textform"
 	"github.com/headgate/headgate/policy"
 )
 
 const (
-	// MaxOverridesFile is the largest number of bytes of a file of overrides. The 100,000 of a
-	// policy take about 5 MB.
-	MaxOverridesFile = 32 << 20
-
-	// maxOverrideSteps is how many changes a plan lists, and maxOverrideFaults how many mistakes
-	// an error.
+	// maxOverrideSteps is how many changes a plan lists, and how many bans that stay, and
+	// maxOverrideFaults how many mistakes an error.
 	maxOverrideSteps  = 100
 	maxOverrideFaults = 100
+
+	// maxNewBans is how many keys an import bans. Each has a row in the audit log, of which
+	// maxImposed are looked through.
+	maxNewBans = maxImposed
 )
-
-// OverrideSet has overrides by policy and key. A policy without any is one that has none.
-type OverrideSet map[string]map[string]policy.OverrideText
-
-// DecodeOverrides reads a file of overrides, which is JSON in the form of
-// [Service.ExportOverrides]. Limits are not looked at.
-func DecodeOverrides(data []byte) (OverrideSet, error) {
-	repeated := func(path []strictjson.Step, repeated bool) error {
-		if repeated {
-			return errors.New(path[len(path)-1].Name + " is there twice")
-		}
-		return nil
-	}
-	if err := strictjson.Check("the file", data, 5, repeated); err != nil {
-		return nil, err
-	}
-
-	var file struct {
-		Overrides OverrideSet `json:"overrides"`
-	}
-	if err := strictjson.Decode(data, &file); err != nil {
-		return nil, err
-	}
-	if file.Overrides == nil {
-		return nil, errors.New("it has no overrides")
-	}
-	for _, name := range slices.Sorted(maps.Keys(file.Overrides)) {
-		if file.Overrides[name] == nil {
-			return nil, fmt.Errorf("overrides.%s: it is null", name)
-		}
-	}
-	return file.Overrides, nil
-}
 
 // OverridesImport is a set of overrides to write.
 type OverridesImport struct {
@@ -85,6 +54,7 @@ type OverridesImport struct {
 type OverridesPlan struct {
 	Policies []OverrideCounts `json:"policies"` // by name
 	Steps    []OverrideStep   `json:"steps"`    // the first hundred, by policy and key
+	Kept     []BanKept        `json:"kept"`     // the first hundred, by policy
 	Digest   string           `json:"base"`     // differs from that of a plan of other changes
 }
 
@@ -97,6 +67,14 @@ type OverrideCounts struct {
 	Unchanged int    `json:"unchanged"` // of the import
 	Missing   int    `json:"missing"`   // that the import does not have, and that stay
 	Ended     int    `json:"ended"`     // of the import, that have ended, and are as if it did not have them
+	Kept      int    `json:"kept"`      // bans in force that the import would end or shorten, and that stay
+}
+
+// BanKept is a ban in force that an import would end or shorten, and that stays.
+type BanKept struct {
+	Policy string    `json:"policy"`
+	Key    string    `json:"key"`
+	Until  time.Time `json:"until"`
 }
 
 // OverrideStep is the change of one override. A text is "" if there is none.
@@ -117,6 +95,8 @@ func (o *OverridesPlan) Changes() (n int) {
 
 // PlanOverrides returns what [Service.ImportOverrides] would change, and changes nothing.
 func (s *Service) PlanOverrides(ctx context.Context, a Actor, i OverridesImport) (OverridesPlan, error) {
+	ctx, cancel := importTime(ctx)
+	defer cancel()
 	return answer(ctx, s, a, "override.import", "policies", func(d *action) (OverridesPlan, error) {
 		w, err := d.planOverrides(i)
 		return w.plan, err
@@ -124,9 +104,10 @@ func (s *Service) PlanOverrides(ctx context.Context, a Actor, i OverridesImport)
 }
 
 // ImportOverrides writes overrides in one transaction, all or none, and returns what it has
-// changed. The actor has to own every application that the policies list. The audit log has one
-// row of each policy that it changes. The error is ErrMoved if the plan of now is not that of Base,
-// or an InvalidError of at most about a hundred mistakes.
+// changed. The actor has to own every application that the policies list. No ban that is in force
+// ends or gets shorter, and new ones are as [Service.ImposeBan] has them, at most a thousand. The
+// audit log has one row of each policy that it changes, and one of each ban. The error is ErrMoved
+// if the plan of now is not that of Base, or an InvalidError of at most about a hundred mistakes.
 func (s *Service) ImportOverrides(ctx context.Context, a Actor, i OverridesImport) (plan OverridesPlan, err error) {
 	if i.Compare {
 		return plan, invalid("compare", "it is for a plan")
@@ -134,17 +115,25 @@ func (s *Service) ImportOverrides(ctx context.Context, a Actor, i OverridesImpor
 	if err := checkComment(a.comment); err != nil {
 		return plan, err
 	}
-
 	ctx, cancel := importTime(ctx)
 	defer cancel()
+
+	// What is wrong, or changes nothing, is found while others write.
+	if plan, err = s.PlanOverrides(ctx, a, i); err == nil {
+		err = i.confirms(plan)
+	}
+	if err != nil || plan.Changes() == 0 {
+		return plan, err
+	}
 
 	err = s.act(ctx, a, store.CounterOverrides, "override.import", "policies", func(d *action) error {
 		w, err := d.planOverrides(i)
 		if err != nil {
 			return err
 		}
-		if plan = w.plan; i.Base != "" && i.Base != plan.Digest {
-			return ErrMoved
+		plan = w.plan
+		if err := i.confirms(plan); err != nil {
+			return err
 		}
 		if plan.Changes() == 0 {
 			return errUnchanged
@@ -154,29 +143,62 @@ func (s *Service) ImportOverrides(ctx context.Context, a Actor, i OverridesImpor
 	return plan, err
 }
 
+// confirms returns ErrMoved unless the plan is the one that was confirmed, if one was.
+func (i *OverridesImport) confirms(plan OverridesPlan) error {
+	if i.Base != "" && i.Base != plan.Digest {
+		return ErrMoved
+	}
+	return nil
+}
+
 // work finds out what an import changes.
 type work struct {
 	*action
-	i      OverridesImport
-	plan   OverridesPlan
-	rows   map[string][]store.Override // that change, by policy; those of removals first
-	faults faults                      // the first
-	wrong  int                         // how many there are
-	hidden *DeniedError                // the refusal of a policy that is hidden from the actor
-	digest io.Writer
+	i       OverridesImport
+	plan    OverridesPlan
+	rows    map[string][]store.Override // that change, by policy; those of removals first
+	imposed map[string][]string         // the bans of rows, by policy, as the audit log has them
+	bans    int                         // how many there are, of which imposed has maxNewBans
+	faults  faults                      // the first
+	wrong   int                         // how many there are
+	hidden  *DeniedError                // the refusal of a policy that is hidden from the actor
+	digest  io.Writer
 }
 
 func (a *action) planOverrides(i OverridesImport) (*work, error) {
 	hash := sha256.New()
-	w := &work{action: a, i: i, rows: map[string][]store.Override{}, digest: hash}
+	w := &work{action: a, i: i, rows: map[string][]store.Override{}, imposed: map[string][]string{}, digest: hash}
 	if i.Missing != KeepMissing && i.Missing != RemoveMissing {
 		return w, invalid("missing", "it is not remove or nothing")
 	}
+	if len(i.Set) > policy.MaxPolicies {
+		return w, errManyPolicies()
+	}
 
+	// All names are looked up in the policies that all share, without a query of each.
+	have, err := a.policies()
+	if err != nil {
+		return w, err
+	}
 	for _, name := range slices.Sorted(maps.Keys(i.Set)) {
-		if err := w.policy(name); err != nil {
+		p, exists := have.find(name)
+		if exists && !a.access.CanSee(p.Apps) {
+			errors.As(a.hide(), &w.hidden)
+			exists = false
+		}
+
+		// What is hidden from the actor reads as what does not exist, and the audit log knows better.
+		if !exists {
+			w.fault(Fault{Policy: textform.Clip(name), Message: "it does not exist, or you may not see it"})
+			continue
+		}
+		if err := w.policy(&p); err != nil {
 			return w, err
 		}
+	}
+
+	if w.bans > maxNewBans {
+		w.fault(Fault{Field: "overrides", Message: fmt.Sprintf("it bans %d keys, more than %d", w.bans, maxNewBans)})
 	}
 
 	// A file of 100,000 mistakes is not answered with all of them.
@@ -190,22 +212,8 @@ func (a *action) planOverrides(i OverridesImport) (*work, error) {
 	return w, w.faults.err()
 }
 
-// policy plans the overrides of a policy.
-func (w *work) policy(name string) error {
-	// What is hidden from the actor reads as what does not exist, and the audit log knows better.
-	p, err := w.action.policy(name)
-	var denied *DeniedError
-	if errors.Is(err, ErrNotFound) {
-		if errors.As(err, &denied) {
-			w.hidden = denied
-		}
-		w.fault(Fault{Policy: name, Message: "it does not exist, or you may not see it"})
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-
+// policy plans the overrides of a policy that the actor sees.
+func (w *work) policy(p *policy.Policy) error {
 	listed := func(app string) bool { return slices.Contains(w.i.Apps, app) }
 	if w.i.Apps != nil && !slices.ContainsFunc(p.Apps, listed) {
 		return nil
@@ -214,7 +222,7 @@ func (w *work) policy(name string) error {
 		return w.deny("it takes the owner of every application that the policy lists")
 	}
 
-	rows, err := w.Tx.Overrides(name, "", "", policy.MaxOverridesBeside+1)
+	rows, err := w.Tx.Overrides(p.Name, "", "", policy.MaxOverridesBeside+1)
 	if err != nil {
 		return err
 	}
@@ -222,7 +230,7 @@ func (w *work) policy(name string) error {
 	for _, row := range rows {
 		was[row.Key] = row
 	}
-	w.compare(&p, was)
+	w.compare(p, was)
 	return nil
 }
 
@@ -254,8 +262,12 @@ func (w *work) compare(p *policy.Policy, was map[string]store.Override) {
 
 		before, exists := was[key]
 		delete(was, key)
-		row := w.overrideRow(p.Name, key, o)
-		if row.Text = keptBan(before.Text, row.Text, instant(w.now)); exists && before.Text == row.Text {
+		o, err := w.ban(p, &counts, key, before, o)
+		if err != nil {
+			w.keyFault(p, key, i, err)
+			continue
+		}
+		if row := w.overrideRow(p.Name, key, o); exists && before.Text == row.Text {
 			counts.Unchanged++
 		} else {
 			set = append(set, row)
@@ -266,12 +278,12 @@ func (w *work) compare(p *policy.Policy, was map[string]store.Override) {
 	counts.Set, counts.Missing = len(set), len(was)
 	if w.i.Missing == RemoveMissing {
 		for _, key := range slices.Sorted(maps.Keys(was)) {
-			row := w.overrideRow(p.Name, key, policy.Override{})
-			if row.Text = keptBan(was[key].Text, "", instant(w.now)); row.Text == was[key].Text {
-				continue
+			// The removal leaves a ban that is in force.
+			o, _ := w.ban(p, &counts, key, was[key], policy.Override{})
+			if row := w.overrideRow(p.Name, key, o); row.Text != was[key].Text {
+				removed = append(removed, row)
+				w.step(p, was[key], row)
 			}
-			removed = append(removed, row)
-			w.step(p, was[key], row)
 		}
 		counts.Removed, counts.Missing = len(removed), 0
 	}
@@ -279,6 +291,54 @@ func (w *work) compare(p *policy.Policy, was map[string]store.Override) {
 	// What is removed makes room for what is set.
 	w.rows[p.Name] = append(removed, set...)
 	w.plan.Policies = append(w.plan.Policies, counts)
+}
+
+// ban returns the override that the import has of a key, with the ban that the key has from then on.
+// One that is in force stays if the import has none or a shorter one, since only a lift ends a ban.
+// The error of another is that of a ban by itself.
+func (w *work) ban(
+	p *policy.Policy, counts *OverrideCounts, key string, before store.Override, o policy.Override,
+) (policy.Override, error) {
+	now := instant(w.now)
+	was, _ := policy.ParseOverride(before.Text) // whose ban is in force whatever follows it
+	if was.Bans(now) && !o.BannedUntil.After(was.BannedUntil) {
+		if o.BannedUntil.Before(was.BannedUntil) {
+			counts.Kept++
+			if len(w.plan.Kept) < maxOverrideSteps {
+				w.plan.Kept = append(w.plan.Kept, BanKept{p.Name, key, was.BannedUntil})
+			}
+		}
+		o.BannedUntil = was.BannedUntil
+		return o, nil
+	}
+	if !o.Bans(now) {
+		return o, nil
+	}
+
+	span, err := CheckBanBeside(p, key, o.BannedUntil, now)
+	if w.bans++; w.bans <= maxNewBans {
+		w.imposed[p.Name] = append(w.imposed[p.Name], with(keyText(key, *p), "for", span.String()))
+	}
+	return o, err
+}
+
+// CheckBanBeside returns how long a key is banned that has a ban beside the policy until an instant
+// after now, in whole seconds. The error is that of [CheckBan], also as for a policy that bans no
+// keys by itself, since the ban is beside it.
+func CheckBanBeside(p *policy.Policy, key string, until, now time.Time) (time.Duration, error) {
+	span := max(until.Sub(now).Truncate(time.Second), time.Second)
+	beside := *p
+	beside.Ban = core.Ban{}
+	err := CheckBan(beside, key, span)
+	if err == nil {
+		err = CheckBan(*p, key, span)
+	}
+
+	var bad *InvalidError
+	if errors.As(err, &bad) {
+		err = errors.New("the ban: " + bad.Faults[0].Message)
+	}
+	return span, err
 }
 
 // fault adds a mistake, and only counts one that is not listed.
@@ -321,18 +381,30 @@ func (w *work) carryOut() error {
 			return err
 		}
 
-		// One row says how many, for 100,000 rows would hide all others.
-		entry := w.actor.auditRow(w.now, "override.import", policyObject(c.Policy))
-		entry.Note = w.actor.comment
-		entry.After = text(struct {
+		// One row says how many, for 100,000 rows would hide all others. Bans are few.
+		bans := w.imposed[c.Policy]
+		for _, ban := range bans {
+			if err := w.log("ban.impose", c.Policy, ban); err != nil {
+				return err
+			}
+		}
+		err := w.log("override.import", c.Policy, text(struct {
 			Set     int `json:"set"`
 			Removed int `json:"removed"`
-		}{c.Set, c.Removed})
-		if err := w.AddAudit(entry); err != nil {
+			Bans    int `json:"bans,omitempty"`
+		}{c.Set, c.Removed, len(bans)}))
+		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// log adds a row of a policy to the audit log.
+func (w *work) log(verb, name, after string) error {
+	entry := w.actor.auditRow(w.now, verb, policyObject(name))
+	entry.Note, entry.After = w.actor.comment, after
+	return w.AddAudit(entry)
 }
 
 // ExportOverrides writes the overrides of the policies that the actor sees, of an application or of

@@ -2,13 +2,16 @@ package service
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/headgate/headgate/cmd/headgate-console/internal/store"
 	"github.com/headgate/headgate/internal/test"
 	"github.com/headgate/headgate/policy"
 )
@@ -41,7 +44,7 @@ func TestOverridesAreImported(t *testing.T) {
 			"p gone=9/1m until "+thatDay, "q")}
 
 		// The plan changes nothing, and says what an import does.
-		want := []OverrideCounts{{"p", 2, 0, 1, 0, 1}, {"q", 0, 0, 0, 2, 0}}
+		want := []OverrideCounts{{"p", 2, 0, 1, 0, 1, 0}, {"q", 0, 0, 0, 2, 0, 0}}
 		steps := []OverrideStep{{"p", "new", "", "3/1m until " + friday}, {"p", "old", "1/1m", "4/1m"}}
 		check := func(what string, plan OverridesPlan, err error) {
 			t.Helper()
@@ -69,7 +72,7 @@ func TestOverridesAreImported(t *testing.T) {
 		}
 
 		// The same again changes nothing. What was confirmed is not what would be done now.
-		want, steps = []OverrideCounts{{"p", 0, 0, 3, 0, 1}, {"q", 0, 0, 0, 2, 0}}, nil
+		want, steps = []OverrideCounts{{"p", 0, 0, 3, 0, 1, 0}, {"q", 0, 0, 0, 2, 0, 0}}, nil
 		wantErr(t, "a plan of before", errOf(w.ImportOverrides(ctx, w.admin, i)), ErrMoved)
 		i.Base = ""
 		done, err = w.ImportOverrides(ctx, w.admin, i)
@@ -78,7 +81,7 @@ func TestOverridesAreImported(t *testing.T) {
 		// What the file does not have is removed if it is asked for, of its policies alone.
 		w.override("p", "more=5/1m")
 		i.Missing = RemoveMissing
-		want = []OverrideCounts{{"p", 0, 1, 3, 0, 1}, {"q", 0, 2, 0, 0, 0}}
+		want = []OverrideCounts{{"p", 0, 1, 3, 0, 1, 0}, {"q", 0, 2, 0, 0, 0, 0}}
 		steps = []OverrideStep{{"p", "more", "5/1m", ""}, {"q", "old", "1/1m", ""}, {"q", "same", "2/1m", ""}}
 		done, err = w.ImportOverrides(ctx, w.admin, i)
 		check("with a removal", done, err)
@@ -231,6 +234,185 @@ func TestDecodeOverridesRefusesOthers(t *testing.T) {
 			t.Errorf("%s: %v", text, set)
 		}
 	}
+}
+
+// A text names no more than a console has, and what is more is not kept in memory.
+func TestTooManyOverridesAreRefusedWhileTheyAreRead(t *testing.T) {
+	write := func(n int, format string) []byte {
+		var b bytes.Buffer
+		for i := range n {
+			fmt.Fprintf(&b, ","+format, i)
+		}
+		return append(append([]byte(`{"overrides":{`), b.Bytes()[1:]...), '}', '}')
+	}
+	keys := func(n int) []byte {
+		list := write(n, `"%d":"1/1m"`)
+		return append(append([]byte(`{"overrides":{"q":{},"p":{`), list[len(`{"overrides":{`):]...), '}')
+	}
+	const names, one = `"%x":{}`, "overrides: it names more than 10000 policies"
+	for _, row := range []struct {
+		data []byte
+		want string
+	}{
+		{write(policy.MaxPolicies, names), "<nil>"},
+		{write(policy.MaxPolicies+1, names), one},
+		{write(1_000_000, names), one},
+		{keys(policy.MaxOverridesBeside), "<nil>"},
+		{keys(policy.MaxOverridesBeside + 1), "overrides.p: it has more than 100000 overrides"},
+	} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err := DecodeOverrides(row.data)
+		if fmt.Sprint(err) != row.want {
+			t.Errorf("%d bytes: %v, want %s", len(row.data), err, row.want)
+		}
+
+		// The text as a string, and the names until then.
+		runtime.ReadMemStats(&after)
+		if got := after.TotalAlloc - before.TotalAlloc; len(row.data) > 1<<23 && got > uint64(len(row.data))+4<<20 {
+			t.Errorf("%d bytes of text took %d bytes of memory", len(row.data), got)
+		}
+	}
+}
+
+// What is wrong with an import, and what changes nothing, is found while another writes.
+func TestWrongImportOfOverridesWaitsForNoWriter(t *testing.T) {
+	everyEngine(t, func(t *testing.T, w *world) {
+		w.create(byUser("p"))
+		w.override("p", "a=1/1m")
+		owner := w.person("x", map[string]Role{"a": Owner})
+		many := OverrideSet{}
+		for i := range policy.MaxPolicies + 1 {
+			many[fmt.Sprint("n", i)] = nil
+		}
+
+		w.must(w.db.Update(t.Context(), func(tx *store.Tx) error {
+			w.must(tx.LockCounter(store.CounterPolicies))
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			defer cancel()
+			for _, row := range []struct {
+				set  OverrideSet
+				want string
+			}{
+				{setOf("none a=1/1m"), `policy "none": it does not exist, or you may not see it`},
+				{setOf("p a=x"), `policy "p": overrides.a: limit "x"`},
+				{setOf("p a=1/1m"), "<nil>"},
+				{many, "overrides: it names more than 10000 policies"},
+			} {
+				_, err := w.ImportOverrides(ctx, owner, OverridesImport{Set: row.set})
+				if !strings.HasPrefix(fmt.Sprint(err), row.want) {
+					t.Errorf("%v, want %s", err, row.want)
+				}
+			}
+			return nil
+		}))
+	})
+}
+
+// A name is not repeated as a whole in a mistake.
+func TestMistakesOfOverridesAreShort(t *testing.T) {
+	w := newWorld(t, sqliteURL(t))
+	_, err := w.PlanOverrides(t.Context(), w.admin, OverridesImport{Set: setOf(strings.Repeat("x", 1<<20))})
+	if n := len(fmt.Sprint(err)); err == nil || n > 200 {
+		t.Errorf("a mistake of %d bytes", n)
+	}
+}
+
+// An import neither ends nor shortens a ban, and one that it sets is as one by itself.
+func TestImportedBans(t *testing.T) {
+	everyEngine(t, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		for _, p := range []policy.Policy{byUser("p"), byUser("shadow"), banning("own", "a")} {
+			if p.Name == "shadow" {
+				p.Mode = policy.Shadow
+			}
+			w.create(p)
+		}
+		anna := w.person("anna", map[string]Role{"a": Owner})
+		w.asked(nil, nil)
+		at := func(span time.Duration) string {
+			return "banned until " + w.clock.now().Add(span).UTC().Truncate(time.Second).Format(time.RFC3339)
+		}
+		w.must(w.ImposeBan(ctx, w.admin.Saying("a scraper"), "p", "eve", 24*time.Hour))
+		w.must(w.ImposeBan(ctx, w.admin, "p", "bob", time.Hour))
+		w.must(w.ImposeBan(ctx, w.admin, "p", "tim", time.Hour))
+		bans := must(w.BansBeside(ctx, w.admin, []string{"p"}))
+		eve, tim := bans[0].Until, bans[2].Until
+
+		// What a ban by itself may not be, an import's may not be.
+		const longest = "the ban: it is not a time from 1s to 87660h0m0s"
+		for text, want := range map[string]string{
+			"p 1*=banned until 9999-01-01T00:00:00Z":      "overrides.1*: the ban: it is spelled as a prefix",
+			"p zed=banned until 9999-01-01T00:00:00Z":     "overrides.zed: " + longest,
+			"p zed=" + at(longestBan+2*time.Second):       "overrides.zed: " + longest,
+			"shadow zed=" + at(time.Hour):                 "overrides.zed: the ban: the policy bans no keys while it is",
+			"own 1*=" + at(time.Minute):                   "overrides.1*: the ban: it is spelled as a prefix",
+			"own zed=" + at(25*time.Hour) + ", then 1/1m": "overrides.zed: the ban: it is not a time from 1s to 24h0m0s",
+		} {
+			_, err := w.ImportOverrides(ctx, w.admin, OverridesImport{Set: setOf(text)})
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %v, want %s", text, err, want)
+			}
+		}
+
+		i := OverridesImport{Missing: RemoveMissing, Set: setOf("p eve="+at(2*time.Second)+", then 6/1m",
+			"p bob="+at(2*time.Hour), "p new="+at(longestBan), "p past="+at(-time.Hour)+", then 5/1m")}
+		plan, err := w.ImportOverrides(ctx, anna.Saying("from Git"), i)
+		w.must(err)
+		equal(t, "counts", plan.Policies, []OverrideCounts{{Policy: "p", Set: 4, Kept: 2}})
+		equal(t, "kept", plan.Kept, []BanKept{{"p", "eve", eve}, {"p", "tim", tim}})
+		wantList(t, "p", w.overrides("p"), "bob="+at(2*time.Hour),
+			"eve=banned until "+eve.Format(time.RFC3339)+", then 6/1m", "new="+at(longestBan),
+			"past="+at(-time.Hour)+", then 5/1m", "tim=banned until "+tim.Format(time.RFC3339))
+
+		// Who has imposed them is known, as of others.
+		page := must(w.Overrides(ctx, w.admin, "p", OverridesQuery{}))
+		var by []string
+		for _, o := range page.Overrides {
+			by = append(by, o.Key+" "+o.Ban.By+" "+o.Ban.Comment)
+		}
+		wantList(t, "who", by, "bob anna from Git", "eve admin a scraper", "new anna from Git", "past  ", "tim admin ")
+		rows := w.entries(AuditQuery{Action: "override.import"})
+		if len(rows) != 1 || rows[0].After != `{"set":4,"removed":0,"bans":2}` {
+			t.Errorf("the audit log has %+v", rows)
+		}
+
+		// The same again keeps the same, and changes nothing.
+		plan, err = w.ImportOverrides(ctx, anna, i)
+		if err != nil || plan.Changes() != 0 || len(plan.Kept) != 2 {
+			t.Errorf("again: %+v, %v", plan, err)
+		}
+	})
+}
+
+// Each ban of an import has its row in the audit log, so there are not too many.
+func TestManyImportedBansAreRefused(t *testing.T) {
+	everyEngine(t, func(t *testing.T, w *world) {
+		w.create(byUser("p"))
+		set := OverrideSet{"p": {}}
+		for i := range maxNewBans {
+			set["p"][fmt.Sprint("k", i)] = policy.OverrideText("banned until " + friday)
+		}
+		set["p"]["last"] = set["p"]["k0"]
+		_, err := w.ImportOverrides(t.Context(), w.admin, OverridesImport{Set: set})
+		wantFault(t, "too many", err, "overrides")
+		delete(set["p"], "last")
+		must(w.ImportOverrides(t.Context(), w.admin, OverridesImport{Set: set}))
+
+		bans := must(w.BansBeside(t.Context(), w.admin, []string{"p"}))
+		var all []*KeyBan
+		for i := range bans {
+			all = append(all, &bans[i])
+		}
+		w.must(w.ExplainBans(t.Context(), w.admin, all))
+		known := 0
+		for _, b := range bans {
+			if b.By == FirstUser {
+				known++
+			}
+		}
+		equal(t, "bans whose imposer is known", known, maxNewBans)
+	})
 }
 
 // A hundred thousand are imported in one transaction.

@@ -56,8 +56,8 @@ func (d *DB) translate(err error) error {
 	}
 
 	// A context of the caller that ended early is not the database's fault, and is returned as it
-	// is. A deadline is: it bounds how long the database may take.
-	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, sql.ErrConnDone) {
+	// is. A deadline is: it bounds how long the database may take, and ends the transaction.
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, sql.ErrConnDone) || errors.Is(err, sql.ErrTxDone) {
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 
