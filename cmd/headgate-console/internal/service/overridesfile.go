@@ -17,6 +17,10 @@ import (
 // take about 5 MB.
 const MaxOverridesFile = 32 << 20
 
+// maxOverridesInFile is how many overrides a file has in all: about as many as fit, unless their
+// keys are very short.
+const maxOverridesInFile = 10 * policy.MaxOverridesBeside
+
 // OverrideSet has overrides by policy and key. A policy without any is one that has none.
 type OverrideSet map[string]map[string]policy.OverrideText
 
@@ -56,6 +60,7 @@ type OverridesExtent struct {
 	fields   int
 	policies int // of the last field
 	keys     int // of the last policy
+	all      int // the keys of all policies
 }
 
 // Add adds the next field of the file, by its path. The error is an InvalidError of the first that
@@ -73,6 +78,9 @@ func (e *OverridesExtent) Add(path []strictjson.Step) error {
 			return errManyPolicies()
 		}
 	case 3:
+		if e.all++; e.all > maxOverridesInFile {
+			return invalid("overrides", fmt.Sprintf("it has more than %d overrides", maxOverridesInFile))
+		}
 		if e.keys++; e.keys > policy.MaxOverridesBeside {
 			return invalid("overrides."+textform.Clip(path[1].Name),
 				fmt.Sprintf("it has more than %d overrides", policy.MaxOverridesBeside))

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"reflect"
 	"slices"
 	"time"
 
@@ -26,6 +27,10 @@ const (
 	// maxOverrideFaults how many mistakes an error.
 	maxOverrideSteps  = 100
 	maxOverrideFaults = 100
+
+	// maxOverrideWrites is how many overrides an import changes, while nothing else is written: all
+	// of a policy, and as many in their place.
+	maxOverrideWrites = 2 * policy.MaxOverridesBeside
 
 	// maxNewBans is how many keys an import bans. Each has a row in the audit log, of which
 	// maxImposed are looked through.
@@ -97,9 +102,16 @@ func (o *OverridesPlan) Changes() (n int) {
 func (s *Service) PlanOverrides(ctx context.Context, a Actor, i OverridesImport) (OverridesPlan, error) {
 	ctx, cancel := importTime(ctx)
 	defer cancel()
-	return answer(ctx, s, a, "override.import", "policies", func(d *action) (OverridesPlan, error) {
-		w, err := d.planOverrides(i)
-		return w.plan, err
+	w, err := s.planOverrides(ctx, a, i)
+	if err != nil {
+		return OverridesPlan{}, err
+	}
+	return w.plan, nil
+}
+
+func (s *Service) planOverrides(ctx context.Context, a Actor, i OverridesImport) (*work, error) {
+	return answer(ctx, s, a, "override.import", "policies", func(d *action) (*work, error) {
+		return d.planOverrides(i)
 	})
 }
 
@@ -118,21 +130,34 @@ func (s *Service) ImportOverrides(ctx context.Context, a Actor, i OverridesImpor
 	ctx, cancel := importTime(ctx)
 	defer cancel()
 
-	// What is wrong, or changes nothing, is found while others write.
-	if plan, err = s.PlanOverrides(ctx, a, i); err == nil {
-		err = i.confirms(plan)
-	}
-	if err != nil || plan.Changes() == 0 {
+	// It is planned while others write.
+	w, err := s.planOverrides(ctx, a, i)
+	if err != nil {
 		return plan, err
 	}
+	if w.plan.Changes() == 0 {
+		return w.plan, i.confirms(w.plan)
+	}
+	return s.writeOverrides(ctx, a, w)
+}
 
+// writeOverrides carries out an import as it was planned, or as it is planned again if what it
+// started from has changed.
+func (s *Service) writeOverrides(ctx context.Context, a Actor, planned *work) (plan OverridesPlan, err error) {
 	err = s.act(ctx, a, store.CounterOverrides, "override.import", "policies", func(d *action) error {
-		w, err := d.planOverrides(i)
+		w := planned
+		from, err := d.overridesVersion()
 		if err != nil {
 			return err
 		}
-		plan = w.plan
-		if err := i.confirms(plan); err != nil {
+		if from != w.from || !reflect.DeepEqual(d.access, w.access) {
+			if w, err = d.planOverrides(w.i); err != nil {
+				return err
+			}
+		}
+
+		plan, w.action = w.plan, d
+		if err := w.i.confirms(plan); err != nil {
 			return err
 		}
 		if plan.Changes() == 0 {
@@ -141,6 +166,18 @@ func (s *Service) ImportOverrides(ctx context.Context, a Actor, i OverridesImpor
 		return w.carryOut()
 	})
 	return plan, err
+}
+
+// overridesVersion changes with each change of a policy or of an override.
+type overridesVersion struct{ policies, overrides int64 }
+
+func (a *action) overridesVersion() (v overridesVersion, err error) {
+	policies, err := a.Counter(store.CounterPolicies)
+	if err != nil {
+		return v, err
+	}
+	overrides, err := a.Counter(store.CounterOverrides)
+	return overridesVersion{policies.Value, overrides.Value}, err
 }
 
 // confirms returns ErrMoved unless the plan is the one that was confirmed, if one was.
@@ -155,6 +192,7 @@ func (i *OverridesImport) confirms(plan OverridesPlan) error {
 type work struct {
 	*action
 	i       OverridesImport
+	from    overridesVersion // that the plan starts from
 	plan    OverridesPlan
 	rows    map[string][]store.Override // that change, by policy; those of removals first
 	imposed map[string][]string         // the bans of rows, by policy, as the audit log has them
@@ -165,20 +203,24 @@ type work struct {
 	digest  io.Writer
 }
 
+// planOverrides returns nil with an error.
 func (a *action) planOverrides(i OverridesImport) (*work, error) {
 	hash := sha256.New()
 	w := &work{action: a, i: i, rows: map[string][]store.Override{}, imposed: map[string][]string{}, digest: hash}
 	if i.Missing != KeepMissing && i.Missing != RemoveMissing {
-		return w, invalid("missing", "it is not remove or nothing")
+		return nil, invalid("missing", "it is not remove or nothing")
 	}
 	if len(i.Set) > policy.MaxPolicies {
-		return w, errManyPolicies()
+		return nil, errManyPolicies()
 	}
 
 	// All names are looked up in the policies that all share, without a query of each.
 	have, err := a.policies()
 	if err != nil {
-		return w, err
+		return nil, err
+	}
+	if w.from, err = a.overridesVersion(); err != nil {
+		return nil, err
 	}
 	for _, name := range slices.Sorted(maps.Keys(i.Set)) {
 		p, exists := have.find(name)
@@ -193,23 +235,34 @@ func (a *action) planOverrides(i OverridesImport) (*work, error) {
 			continue
 		}
 		if err := w.policy(&p); err != nil {
-			return w, err
+			return nil, err
 		}
 	}
 
-	if w.bans > maxNewBans {
-		w.fault(Fault{Field: "overrides", Message: fmt.Sprintf("it bans %d keys, more than %d", w.bans, maxNewBans)})
+	w.plan.Digest = hex.EncodeToString(hash.Sum(nil))
+	if err := w.err(); err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
+// err returns the mistakes of an import.
+func (w *work) err() error {
+	if n := w.plan.Changes(); n > maxOverrideWrites && !w.i.Compare {
+		w.fault(Fault{Field: "overrides", Message: fmt.Sprintf("it changes %d, more than %d at once", n, maxOverrideWrites)})
+	}
+	if w.bans > maxNewBans && !w.i.Compare {
+		w.fault(Fault{Field: "overrides", Message: fmt.Sprintf("it bans %d keys, more than %d at once", w.bans, maxNewBans)})
 	}
 
 	// A file of 100,000 mistakes is not answered with all of them.
-	w.plan.Digest = hex.EncodeToString(hash.Sum(nil))
 	if n := w.wrong - len(w.faults); n > 0 {
 		w.faults = append(w.faults, Fault{Message: fmt.Sprintf("and %d more", n)})
 	}
 	if w.hidden != nil {
-		return w, &InvalidError{w.faults, w.hidden}
+		return &InvalidError{w.faults, w.hidden}
 	}
-	return w, w.faults.err()
+	return w.faults.err()
 }
 
 // policy plans the overrides of a policy that the actor sees.

@@ -249,6 +249,16 @@ func TestTooManyOverridesAreRefusedWhileTheyAreRead(t *testing.T) {
 		list := write(n, `"%d":"1/1m"`)
 		return append(append([]byte(`{"overrides":{"q":{},"p":{`), list[len(`{"overrides":{`):]...), '}')
 	}
+
+	// Ten policies have as many as they can, and an eleventh has one.
+	var all bytes.Buffer
+	all.WriteString(`{"overrides":{"last":{"k":"1/1m"}`)
+	for p := range 10 {
+		fmt.Fprintf(&all, `,"%d":{%s`, p, keys(policy.MaxOverridesBeside)[len(`{"overrides":{"q":{},"p":{`):])
+		all.Truncate(all.Len() - len("}}"))
+	}
+	all.WriteString("}}")
+
 	const names, one = `"%x":{}`, "overrides: it names more than 10000 policies"
 	for _, row := range []struct {
 		data []byte
@@ -259,6 +269,7 @@ func TestTooManyOverridesAreRefusedWhileTheyAreRead(t *testing.T) {
 		{write(1_000_000, names), one},
 		{keys(policy.MaxOverridesBeside), "<nil>"},
 		{keys(policy.MaxOverridesBeside + 1), "overrides.p: it has more than 100000 overrides"},
+		{all.Bytes(), "overrides: it has more than 1000000 overrides"},
 	} {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
@@ -267,9 +278,10 @@ func TestTooManyOverridesAreRefusedWhileTheyAreRead(t *testing.T) {
 			t.Errorf("%d bytes: %v, want %s", len(row.data), err, row.want)
 		}
 
-		// The text as a string, and the names until then.
+		// The text as a string, and the names of one object.
 		runtime.ReadMemStats(&after)
-		if got := after.TotalAlloc - before.TotalAlloc; len(row.data) > 1<<23 && got > uint64(len(row.data))+4<<20 {
+		got := after.TotalAlloc - before.TotalAlloc
+		if row.want == one && got > uint64(len(row.data))+4<<20 {
 			t.Errorf("%d bytes of text took %d bytes of memory", len(row.data), got)
 		}
 	}
@@ -306,6 +318,46 @@ func TestWrongImportOfOverridesWaitsForNoWriter(t *testing.T) {
 			}
 			return nil
 		}))
+	})
+}
+
+// What others change after the plan counts: another override, a ban, the policy, and what the actor
+// may do.
+func TestImportOfOverridesIsPlannedAgain(t *testing.T) {
+	everyEngine(t, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		w.create(byUser("p"))
+		anna := w.person("anna", map[string]Role{"a": Owner})
+		w.asked(nil, nil)
+		planned := func(texts ...string) *work {
+			return must(w.planOverrides(ctx, anna, OverridesImport{Set: setOf(texts...)}))
+		}
+
+		// Without another change it is what was planned, also if the first attempt failed.
+		first := planned("p a=1/1m")
+		must(w.writeOverrides(ctx, anna, first))
+		plan := must(w.writeOverrides(ctx, anna, first))
+		equal(t, "changes after it was written", plan.Changes(), 0)
+
+		both := planned("p a=2/1m", "p b=2/1m")
+		w.override("p", "a=2/1m")
+		plan = must(w.writeOverrides(ctx, anna, both))
+		equal(t, "changes that are left", plan.Changes(), 1)
+
+		shorter := planned("p b=3/1m")
+		w.must(w.ImposeBan(ctx, w.admin, "p", "b", time.Hour))
+		plan = must(w.writeOverrides(ctx, anna, shorter))
+		equal(t, "kept ban of another", plan.Policies[0].Kept, 1)
+
+		gone := planned("p c=1/1m")
+		w.must(w.DeletePolicy(ctx, w.admin, "p", 1))
+		_, err := w.writeOverrides(ctx, anna, gone)
+		wantFault(t, "a policy that is deleted", err, "")
+
+		w.create(byUser("q"))
+		denied := planned("q a=1/1m")
+		w.must(w.SetRole(ctx, w.admin, "anna", "a", Viewer))
+		wantErr(t, "an owner who is none now", errOf(w.writeOverrides(ctx, anna, denied)), ErrDenied)
 	})
 }
 
@@ -377,6 +429,10 @@ func TestImportedBans(t *testing.T) {
 			t.Errorf("the audit log has %+v", rows)
 		}
 
+		// To see what differs is allowed.
+		_, err = w.PlanOverrides(ctx, anna, OverridesImport{Set: i.Set, Compare: true})
+		w.must(err)
+
 		// The same again keeps the same, and changes nothing.
 		plan, err = w.ImportOverrides(ctx, anna, i)
 		if err != nil || plan.Changes() != 0 || len(plan.Kept) != 2 {
@@ -413,6 +469,26 @@ func TestManyImportedBansAreRefused(t *testing.T) {
 		}
 		equal(t, "bans whose imposer is known", known, maxNewBans)
 	})
+}
+
+// An import changes as many overrides as one policy has, and as many in their place.
+func TestImportOfTooManyChangesIsRefused(t *testing.T) {
+	w := newWorld(t, sqliteURL(t))
+	set := OverrideSet{}
+	for _, name := range []string{"p", "q", "r"} {
+		w.create(byUser(name))
+		set[name] = map[string]policy.OverrideText{}
+	}
+	for i := range policy.MaxOverridesBeside {
+		set["p"][fmt.Sprint("k", i)], set["q"][fmt.Sprint("k", i)] = "1/1m", "1/1m"
+	}
+	must(w.PlanOverrides(t.Context(), w.admin, OverridesImport{Set: set}))
+
+	set["r"]["k"] = "1/1m"
+	_, err := w.ImportOverrides(t.Context(), w.admin, OverridesImport{Set: set})
+	wantFault(t, "too many changes", err, "overrides")
+	plan := must(w.PlanOverrides(t.Context(), w.admin, OverridesImport{Set: set, Compare: true}))
+	equal(t, "changes", plan.Changes(), maxOverrideWrites+1)
 }
 
 // A hundred thousand are imported in one transaction.
