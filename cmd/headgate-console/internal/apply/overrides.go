@@ -73,7 +73,7 @@ func (w *worker) overridesBefore(ctx context.Context, p *plan) (*overridesPlan, 
 		if _, has := set[s.Name]; !has || s.Action == keep {
 			continue
 		}
-		errs = append(errs, w.checkOverrides(s.Name))
+		errs = append(errs, w.checkOverrides(s.Name, s.Action == create))
 		delete(set, s.Name)
 		later = append(later, s.Name)
 	}
@@ -89,8 +89,9 @@ func (w *worker) overridesBefore(ctx context.Context, p *plan) (*overridesPlan, 
 	return over, nil
 }
 
-// checkOverrides returns the mistakes in the overrides of a policy as it is in the files.
-func (w *worker) checkOverrides(name string) error {
+// checkOverrides returns the mistakes in the overrides of a policy as it is in the files. isNew
+// means that the console does not have it yet.
+func (w *worker) checkOverrides(name string, isNew bool) error {
 	i := slices.IndexFunc(w.reader.set, func(p policy.Policy) bool { return p.Name == name })
 	if i < 0 {
 		return fmt.Errorf("%s: policy %q has overrides and is to be deleted", w.reader.overridesIn[name], name)
@@ -100,8 +101,13 @@ func (w *worker) checkOverrides(name string) error {
 	p, set := &w.reader.set[i], w.reader.overrides[name]
 	for i, key := range slices.Sorted(maps.Keys(set)) {
 		o, err := policy.ParseOverride(string(set[key]))
-		if err == nil && !o.Ended(time.Now()) {
+		if now := time.Now(); err == nil && !o.Ended(now) {
 			err = p.CheckOverride(key, o)
+
+			// One that the console has already may stay, and a policy that is new has none there.
+			if err == nil && isNew && o.Bans(now) {
+				_, err = service.CheckBanBeside(p, key, o.BannedUntil, now)
+			}
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%s: policy %q: %s: %w", w.reader.overridesIn[name], name,
@@ -202,6 +208,14 @@ func (p *printer) overrides(over *overridesPlan) {
 
 	if more := over.Changes - len(over.Steps); more > 0 {
 		p.writeLine("  and %d more", more)
+	}
+
+	// A ban ends by a lift alone, so the files do not undo it.
+	for _, c := range over.Policies {
+		if c.Kept > 0 {
+			p.writeLine("overrides of %s: %d that stay banned, though the files have no ban or a shorter one",
+				c.Policy, c.Kept)
+		}
 	}
 	for _, name := range over.Later {
 		p.writeLine("overrides of %s: compared once the policy is written", name)

@@ -79,6 +79,37 @@ func TestApplyWritesOverrides(t *testing.T) {
 	w.want(same, "Nothing to change.\n", "", "apply")
 }
 
+// A ban that is in force in the console outlives an old export, and both commands say so. What a
+// ban may not be is told before anything is written.
+func TestApplyEndsNoBan(t *testing.T) {
+	w := newWorld(t)
+	w.create("api", "a")
+	end := time.Now().Add(24 * time.Hour).UTC().Truncate(time.Second)
+	ban := func(key string, until time.Time) string {
+		return `{"overrides": {"api": {"` + key + `": {"banned_until": "` + until.Format(time.RFC3339) + `"}}}}`
+	}
+	w.raw("overrides.json", ban("192.0.2.1", end))
+	code, _, bad := w.run("apply")
+	if code != same || bad != "" {
+		t.Fatalf("%d %s", code, bad)
+	}
+
+	const stays = "overrides of api: 1 that stay banned, though the files have no ban or a shorter one\n"
+	w.raw("overrides.json", ban("192.0.2.1", end.Add(-time.Hour)))
+	w.want(same, stays, "", "diff")
+	w.want(same, stays+"Nothing to change.\n", "", "apply")
+	if got := w.overrides("api"); got != "192.0.2.1=banned until "+end.Format(time.RFC3339) {
+		t.Error(got)
+	}
+
+	w.write("new.yaml", "name: new, apps: [a], limit: 1/1h, key: user")
+	w.raw("overrides.json", strings.Replace(ban("1*", end), "api", "new", 1))
+	code, _, bad = w.run("apply")
+	if code != failed || w.version("new") != 0 || !strings.Contains(bad, `"new": overrides.1*: the ban: it is spelled`) {
+		t.Errorf("%d %s", code, bad)
+	}
+}
+
 func TestApplyNamesTheMistakesInOverrides(t *testing.T) {
 	w := newWorld(t)
 	w.write("api.yaml", byUser)
