@@ -105,7 +105,7 @@ func TestApplyEndsNoBan(t *testing.T) {
 	w.write("new.yaml", "name: new, apps: [a], limit: 1/1h, key: user")
 	w.raw("overrides.json", strings.Replace(ban("1*", end), "api", "new", 1))
 	code, _, bad = w.run("apply")
-	if code != failed || w.version("new") != 0 || !strings.Contains(bad, `"new": overrides.1*: the ban: it is spelled`) {
+	if code != failed || w.version("new") != 0 || !strings.Contains(bad, `overrides.1*: the ban: it is spelled`) {
 		t.Errorf("%d %s", code, bad)
 	}
 }

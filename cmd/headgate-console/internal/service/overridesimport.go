@@ -229,7 +229,7 @@ func (a *action) planOverrides(i OverridesImport) (*work, error) {
 			exists = false
 		}
 
-		// What is hidden from the actor reads as what does not exist, and the audit log knows better.
+		// What is hidden from the actor reads as what does not exist. The audit log knows better.
 		if !exists {
 			w.fault(Fault{Policy: textform.Clip(name), Message: "it does not exist, or you may not see it"})
 			continue
@@ -248,12 +248,13 @@ func (a *action) planOverrides(i OverridesImport) (*work, error) {
 
 // err returns the mistakes of an import.
 func (w *work) err() error {
-	if n := w.plan.Changes(); n > maxOverrideWrites && !w.i.Compare {
-		w.fault(Fault{Field: "overrides", Message: fmt.Sprintf("it changes %d, more than %d at once", n, maxOverrideWrites)})
+	bound := func(what string, n, most int) {
+		if n > most && !w.i.Compare {
+			w.fault(Fault{Field: "overrides", Message: fmt.Sprintf("%s %d keys, more than %d at once", what, n, most)})
+		}
 	}
-	if w.bans > maxNewBans && !w.i.Compare {
-		w.fault(Fault{Field: "overrides", Message: fmt.Sprintf("it bans %d keys, more than %d at once", w.bans, maxNewBans)})
-	}
+	bound("it changes", w.plan.Changes(), maxOverrideWrites)
+	bound("it bans", w.bans, maxNewBans)
 
 	// A file of 100,000 mistakes is not answered with all of them.
 	if n := w.wrong - len(w.faults); n > 0 {
@@ -346,8 +347,8 @@ func (w *work) compare(p *policy.Policy, was map[string]store.Override) {
 	w.plan.Policies = append(w.plan.Policies, counts)
 }
 
-// ban returns the override that the import has of a key, with the ban that the key has from then on.
-// One that is in force stays if the import has none or a shorter one, since only a lift ends a ban.
+// ban returns the override that the import has of a key, with the ban that the key has then. One
+// that is in force stays if the import has none or a shorter one, since only a lift ends a ban.
 // The error of another is that of a ban by itself.
 func (w *work) ban(
 	p *policy.Policy, counts *OverrideCounts, key string, before store.Override, o policy.Override,
