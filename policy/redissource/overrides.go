@@ -32,8 +32,8 @@ const (
 // The overrides have keys that begin with the prefix and "{policies}:overrides:":
 //
 //	state     a hash of "epoch", random; "version", which counts the changes; "mark", random,
-//	          of the last batch with changes; "database" and "revision" of the Origin, if the
-//	          changes had one; "filling" while a set of them is written anew
+//	          of the last batch with changes; "database" and "revision" of the Origin and the
+//	          "label" of the last batch that had them; "filling" while a set is written anew
 //	changed   a hash of the version at which the overrides of a policy were changed last, by
 //	          its name, of the policies that have some
 //	log       a list of the last changes, the newest first: those of "version" and before,
@@ -55,14 +55,15 @@ type OverrideBatch struct {
 	// are at most MaxOverrideChanges.
 	Changes []policy.OverrideChange
 
-	// From is the database, and its revision after the changes. A batch of a revision that was
-	// published is ignored, so it may be sent again. The zero value is that of a program without
-	// a database.
+	// From is the database, and its revision after the changes. The zero value is that of a
+	// program without a database, to which Expected and Label do not apply.
 	From Origin
 
-	// After is the revision of the database that the batch continues. If what is published is of
-	// an earlier one, a batch is missing in between. The zero value continues any.
-	After int64
+	// Expected is the label that [Source.PublishedOverrides] has returned, whose overrides the
+	// batch continues or removes. Label, of 1 to 64 bytes, is that of the overrides after
+	// the batch, and of no other batch: a copy of the database has others. A batch whose label is
+	// published is ignored, so it may be sent again.
+	Expected, Label string
 
 	// Reset removes all overrides of all policies first. It is how a database begins: what it
 	// publishes without it has to continue what was published from it before.
@@ -78,8 +79,8 @@ type OverrideBatch struct {
 var ErrTooManyOverrides = fmt.Errorf("a policy has at most %d overrides", policy.MaxOverridesBeside)
 
 // ErrOverridesLost is wrapped by errors of [Source.PublishOverrides] if what is published is not
-// what the batch would continue, as after Redis has lost it or its last changes: only one with
-// Reset is accepted then. Nothing was changed.
+// what the batch would continue: they have another label, or are of another database and only a
+// batch with Reset is accepted. Nothing was changed.
 var ErrOverridesLost = errors.New("the overrides that are published are not those of this database")
 
 // PublishOverrides publishes changes and notifies the followers. It does not know the policies:
@@ -102,7 +103,7 @@ func (s *Source) PublishOverrides(ctx context.Context, b OverrideBatch) error {
 		keys = append(keys, prefix+"of:"+name)
 	}
 	args := append([]any{s.channel, prefix + "of:", crand.Text(), b.From.Database, b.From.Revision, flag(b.Reset),
-		flag(b.More), policy.MaxOverridesBeside, maxMissed, b.After}, changes...)
+		flag(b.More), policy.MaxOverridesBeside, maxMissed, b.Expected, b.Label}, changes...)
 
 	var reply []any
 	err = s.do(ctx, func(ctx context.Context) (err error) {
@@ -142,6 +143,9 @@ func (o *OverrideBatch) arguments() (policies []string, args []any, err error) {
 	}
 
 	errs := []error{o.From.check()}
+	if o.From.Database != "" && (o.Label == "" || len(o.Label) > 64) {
+		errs = append(errs, fmt.Errorf("%q is no label of overrides", textform.Clip(o.Label)))
+	}
 	seen := map[policy.OverrideChange]bool{}
 	for _, c := range o.Changes {
 		of := policy.OverrideChange{Policy: c.Policy, Key: c.Key}
@@ -194,13 +198,14 @@ func checkChange(c policy.OverrideChange) error {
 // policy of the changes. ARGV: the channel; what the keys of all hashes begin with; a random text,
 // which is the mark of the batch, and the epoch if a new one begins;
 // the id of the database, "" for none; its revision; 1 for a reset; 1 for more; how many overrides
-// a policy may have; how many changes the log may; the revision that the batch continues; then for
-// each change the index of its policy from 0, its name, the key, the text, and the entry of the
-// log. Reply: 0, or 1 with the version and the origin of a set of another database, 2 if there is
-// nothing to continue, or 3 with the policy that would have too many.
+// a policy may have; how many changes the log may; the label that the batch continues, and its own;
+// then for each change the index of its policy from 0, its name, the key, the text, and the entry
+// of the log. Reply: 0, or 1 with the version and the origin of a set of another database, 2 if
+// something else is published than what the batch continues, or 3 with the policy that would have
+// too many.
 var publishOverrides = redis.NewScript(`
 local state, changed, log = KEYS[2], KEYS[3], KEYS[4]
-local database, revision = ARGV[4], tonumber(ARGV[5])
+local database = ARGV[4]
 local reset, more = ARGV[6] == '1', ARGV[7] == '1'
 
 -- Only the owner of the set publishes overrides from a database.
@@ -212,26 +217,25 @@ if database ~= '' and about == version and owner ~= database then
 end
 
 local before = redis.call('HGET', state, 'database') or ''
-local known = tonumber(redis.call('HGET', state, 'revision') or '0')
+local label = redis.call('HGET', state, 'label') or ''
 local exists = redis.call('EXISTS', state) == 1
 if before ~= database and (database == '' or not reset) then
   return {2}
 end
-if not reset then
-  if database ~= '' and not exists then
-    return {2}
-  end
-  if database ~= '' and known < tonumber(ARGV[10]) then
-    return {2}
-  end
-  if database ~= '' and revision <= known then
+
+-- A call that the client has repeated finds its own label.
+if database ~= '' then
+  if before == database and label == ARGV[11] then
     return {0}
+  end
+  if label ~= ARGV[10] or not reset and not exists then
+    return {2}
   end
 end
 
 -- A policy that would have too many is found before anything is changed.
 local size = {}
-for i = 11, #ARGV, 5 do
+for i = 12, #ARGV, 5 do
   local p, key = tonumber(ARGV[i]), ARGV[i + 2]
   local hash = KEYS[5 + p]
   local s = size[p]
@@ -250,7 +254,7 @@ for i = 11, #ARGV, 5 do
     end
   end
 end
-for i = 11, #ARGV, 5 do
+for i = 12, #ARGV, 5 do
   if size[tonumber(ARGV[i])].n > tonumber(ARGV[8]) then
     return {3, ARGV[i + 1]}
   end
@@ -266,7 +270,7 @@ elseif not exists then
   redis.call('HSET', state, 'epoch', ARGV[3], 'version', 0)
 end
 
-for i = 11, #ARGV, 5 do
+for i = 12, #ARGV, 5 do
   local hash, name, key, text = KEYS[5 + tonumber(ARGV[i])], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]
   local number = redis.call('HINCRBY', state, 'version', 1)
   if key == '' then
@@ -284,12 +288,12 @@ for i = 11, #ARGV, 5 do
   redis.call('LPUSH', log, ARGV[3] .. ' ' .. ARGV[i + 4])
 end
 redis.call('LTRIM', log, 0, ARGV[9] - 1)
-if #ARGV >= 11 then
+if #ARGV >= 12 then
   redis.call('HSET', state, 'mark', ARGV[3])
 end
 
 if database ~= '' then
-  redis.call('HSET', state, 'database', database, 'revision', ARGV[5])
+  redis.call('HSET', state, 'database', database, 'revision', ARGV[5], 'label', ARGV[11])
 end
 if not more then
   redis.call('HDEL', state, 'filling')
@@ -298,26 +302,27 @@ end
 return {0}
 `)
 
-// PublishedOverrides returns the database that has published the overrides, and its revision. The
-// zero value stands for none.
-func (s *Source) PublishedOverrides(ctx context.Context) (from Origin, err error) {
+// PublishedOverrides returns the label of the overrides, as their version, and the database that
+// has published them, or none if it was a program without one.
+func (s *Source) PublishedOverrides(ctx context.Context) (p Published, err error) {
 	var fields []any
 	err = s.do(ctx, func(ctx context.Context) (err error) {
-		fields, err = s.client.HMGet(ctx, s.overridesPrefix()+"state", "database", "revision").Result()
+		fields, err = s.client.HMGet(ctx, s.overridesPrefix()+"state", "label", "database", "revision").Result()
 		return err
 	})
 	if err != nil {
-		return from, err
+		return p, err
 	}
 
 	// A field that is missing is nil.
-	from.Database, _ = fields[0].(string)
-	text, _ := fields[1].(string)
-	from.Revision, _ = strconv.ParseInt(text, 10, 64)
-	if from.check() != nil {
-		return Origin{}, nil // written by another program
+	p.Version, _ = fields[0].(string)
+	p.Origin.Database, _ = fields[1].(string)
+	text, _ := fields[2].(string)
+	p.Origin.Revision, _ = strconv.ParseInt(text, 10, 64)
+	if p.Origin.check() != nil {
+		p.Origin = Origin{} // written by another program
 	}
-	return from, nil
+	return p, nil
 }
 
 // OverrideChanges implements [policy.OverrideSource].

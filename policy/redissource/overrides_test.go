@@ -306,8 +306,8 @@ func wantPublished(t testing.TB, s *redissource.Source, b redissource.OverrideBa
 	}
 }
 
-// The database that owns the policies publishes the overrides. A batch counts once, and what was
-// lost is written anew as a whole.
+// The database that owns the policies publishes the overrides. A batch counts once, and replaces
+// nothing but what it was made for.
 func TestOverridesHaveTheOwnerOfThePolicies(t *testing.T) {
 	s := open(t, dial(t, redistest.Addr(t)))
 	first, err := s.PublishFrom(t.Context(), byTenant(t, "api"), "", ofDatabase("aaa", 3), "")
@@ -318,42 +318,50 @@ func TestOverridesHaveTheOwnerOfThePolicies(t *testing.T) {
 	// A program without a database may publish some before the database has, which has nothing to
 	// continue then.
 	type batch = redissource.OverrideBatch
+	of := func(revision int64, expected, label string) batch {
+		return batch{From: ofDatabase("aaa", revision), Expected: expected, Label: label}
+	}
 	wantPublished(t, s, batch{}, "z=1/1h", nil)
-	wantPublished(t, s, batch{From: ofDatabase("aaa", 1)}, "a=1/1h", redissource.ErrOverridesLost)
+	wantPublished(t, s, of(1, "", "A"), "a=1/1h", redissource.ErrOverridesLost)
 
 	// While they are written, an instance keeps what it has.
-	wantPublished(t, s, batch{From: ofDatabase("aaa", 1), Reset: true, More: true}, "a=1/1h", nil)
+	begin := of(1, "", "A")
+	begin.Reset, begin.More = true, true
+	wantPublished(t, s, begin, "a=1/1h", nil)
 	wantChanges(t, s, "E.7", "[]")
-	wantPublished(t, s, batch{From: ofDatabase("aaa", 2)}, "b=1/1h", nil)
+	wantPublished(t, s, of(2, "A", "B"), "b=1/1h", nil)
 	wantChanges(t, s, "E.7", "read [api] and not []")
 
-	// The same batch again, and one before it, do nothing.
-	wantPublished(t, s, batch{From: ofDatabase("aaa", 2)}, "b=2/1h", nil)
-	wantPublished(t, s, batch{From: ofDatabase("aaa", 1)}, "a=", nil)
+	// The same batch again does nothing. One before it, and that of a copy, find another label,
+	// also to begin anew.
+	wantPublished(t, s, of(2, "A", "B"), "b=2/1h", nil)
+	wantPublished(t, s, of(1, "", "A"), "a=", redissource.ErrOverridesLost)
+	wantPublished(t, s, of(3, "A", "X"), "a=", redissource.ErrOverridesLost)
+	wantPublished(t, s, begin, "c=1/1h", redissource.ErrOverridesLost)
 	if got := fmt.Sprint(published(t, s)); got != "map[a:1/1h b:1/1h]" {
 		t.Error(got)
 	}
-	if from, err := s.PublishedOverrides(t.Context()); err != nil || from != ofDatabase("aaa", 2) {
-		t.Errorf("%+v, %v", from, err)
+	want := redissource.Published{Version: "B", Origin: ofDatabase("aaa", 2)}
+	if is, err := s.PublishedOverrides(t.Context()); err != nil || is != want {
+		t.Errorf("%+v, %v", is, err)
 	}
-
-	// What continues a later revision lacks a batch in between.
-	after := func(revision int64) batch { return batch{From: ofDatabase("aaa", 4), After: revision} }
-	wantPublished(t, s, after(3), "c=1/1h", redissource.ErrOverridesLost)
-	wantPublished(t, s, after(2), "b=1/1h", nil)
+	wantPublished(t, s, of(4, "B", "C"), "b=1/1h", nil)
 
 	// Another database is refused, also with a reset, and so is a program without one.
+	theirs := func(reset bool) batch {
+		return batch{From: ofDatabase("bbb", 9), Expected: "C", Label: "D", Reset: reset}
+	}
 	wantPublished(t, s, batch{}, "c=1/1h", redissource.ErrOverridesLost)
 	wantPublished(t, s, batch{Reset: true}, "c=1/1h", redissource.ErrOverridesLost)
-	wantPublished(t, s, batch{From: ofDatabase("bbb", 9)}, "c=1/1h", &redissource.OwnerError{})
-	wantPublished(t, s, batch{From: ofDatabase("bbb", 9), Reset: true}, "c=1/1h", &redissource.OwnerError{})
+	wantPublished(t, s, theirs(false), "c=1/1h", &redissource.OwnerError{})
+	wantPublished(t, s, theirs(true), "c=1/1h", &redissource.OwnerError{})
 
 	// It may once it has taken over the policies, and begins anew.
 	if _, err := s.PublishFrom(t.Context(), byTenant(t, "api"), first, ofDatabase("bbb", 1), "aaa"); err != nil {
 		t.Fatal(err)
 	}
-	wantPublished(t, s, batch{From: ofDatabase("bbb", 9)}, "c=1/1h", redissource.ErrOverridesLost)
-	wantPublished(t, s, batch{From: ofDatabase("bbb", 4), Reset: true}, "c=1/1h", nil)
+	wantPublished(t, s, theirs(false), "c=1/1h", redissource.ErrOverridesLost)
+	wantPublished(t, s, theirs(true), "c=1/1h", nil)
 	if got := fmt.Sprint(published(t, s)); got != "map[c:1/1h]" {
 		t.Error(got)
 	}
@@ -433,9 +441,15 @@ func TestPublishOverridesRefusesWhatNoPolicyHas(t *testing.T) {
 			t.Errorf("%v, want %s", err, want)
 		}
 	}
-	bad := redissource.OverrideBatch{From: redissource.Origin{Database: "A"}}
-	if err := s.PublishOverrides(t.Context(), bad); err == nil {
-		t.Error("an origin that is none was published")
+	for name, bad := range map[string]redissource.OverrideBatch{
+		"an origin that is none": {From: redissource.Origin{Database: "A"}, Label: "L"},
+		"no label":               {From: ofDatabase("aaa", 1)},
+		"a label of 65 bytes":    {From: ofDatabase("aaa", 1), Label: strings.Repeat("l", 65)},
+	} {
+		bad.Reset = true
+		if err := s.PublishOverrides(t.Context(), bad); err == nil || errors.Is(err, redissource.ErrOverridesLost) {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
 

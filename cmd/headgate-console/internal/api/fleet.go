@@ -125,7 +125,7 @@ func (c *call) publishing(*none) (v publishing, err error) {
 	status := c.o.Publishing()
 	v.Failures, v.FailedSince = status.Failures, status.Since
 	if e := status.Foreign(); e != nil {
-		v.Foreign = e.Reason()
+		v.Pending, v.Foreign = true, e.Reason() // what the database has, also without a change
 	}
 
 	access, err := c.access()

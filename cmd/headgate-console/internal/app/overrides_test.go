@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/headgate/headgate/cmd/headgate-console/internal/publish"
 	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
 	"github.com/headgate/headgate/cmd/headgate-console/internal/store"
 	"github.com/headgate/headgate/core"
@@ -137,7 +139,8 @@ func TestOverridesOfTwoDatabases(t *testing.T) {
 	})
 }
 
-// A backup that has taken over publishes what it has, though Redis has later changes of its own.
+// A restored backup lifts no override that came after it: it asks, also if no policy was changed
+// since, and says how many go.
 func TestOverridesOfABackup(t *testing.T) {
 	everyEngine(t, func(t *testing.T, db, _ string) {
 		server := redistest.Start(t)
@@ -146,18 +149,81 @@ func TestOverridesOfABackup(t *testing.T) {
 		d.byUser("p")
 		d.override("a", "1/1m")
 		d.has("a=1/1m")
-		until(t, "it is noted", func() bool { return !d.pending() })
 		d.must(store.Backup(t.Context(), db, file))
 		d.override("b", "2/1m")
 		d.has("a=1/1m b=2/1m")
 		d.must(d.Close())
 		d.must(store.Restore(t.Context(), db, file, true))
 
-		// The policies are the same ones, so that there is no other owner.
 		d = atDesk(t, server.Addr, db)
+		if e := d.refused(); !e.Overrides || !e.Copy || !strings.Contains(d.Unpublished(), e.Reason()) {
+			t.Errorf("%+v, %q", e, d.Unpublished())
+		}
 		d.override("c", "3/1m")
+		begun := time.Now()
+		d.wake()
+		until(t, "a look", func() bool { return d.Publisher.Status().At.After(begun) })
+		p, err := d.Service.Publishing(t.Context(), d.actor)
+		d.must(err)
+		if got := d.overrides(); got != "a=1/1m b=2/1m" || !p.Overrides {
+			t.Errorf("%s is published, %+v", got, p)
+		}
+
+		d.takesOverFrom(publish.Fate{Stay: 1, Gone: 1})
 		d.has("a=1/1m c=3/1m")
 	})
+}
+
+// takesOverFrom has the console take over from what is published, of which overrides have a fate.
+func (d desk) takesOverFrom(want publish.Fate) {
+	d.t.Helper()
+	lost, err := d.Publisher.Takeover(d.t.Context())
+	if err != nil || lost.Overrides != want || len(lost.Gone)+len(lost.Changed) != 0 {
+		d.t.Errorf("%+v, %v, want %+v", lost, err, want)
+	}
+	d.must(d.Service.TakeOver(d.t.Context(), d.actor, lost.Version, ""))
+}
+
+// Two copies of a database at the same path of two hosts have one id. The overrides in Redis are
+// those of the first that publishes, and the other one says so.
+func TestOverridesOfTwoCopies(t *testing.T) {
+	server := redistest.Start(t)
+	dir := t.TempDir()
+	here, there := filepath.Join(dir, "here.db"), filepath.Join(dir, "there.db")
+	first := atDesk(t, server.Addr, "sqlite://"+here)
+	first.byUser("p")
+	first.override("old", "1/1m")
+	first.has("old=1/1m")
+	first.must(first.Close())
+
+	// A file that was moved is known by itself, and the copy by its path.
+	data, err := os.ReadFile(here)
+	first.must(err)
+	first.must(os.Rename(here, there))
+	first.must(os.WriteFile(here, data, 0o600))
+	first, second := atDesk(t, server.Addr, "sqlite://"+there), atDesk(t, server.Addr, "sqlite://"+here)
+
+	first.override("a", "2/1m")
+	first.has("a=2/1m old=1/1m")
+	second.override("b", "3/1m")
+	if e := second.refused(); !e.Overrides || !e.Copy {
+		t.Errorf("%+v", e)
+	}
+	for range 2 {
+		begun := time.Now()
+		first.wake()
+		second.wake()
+		until(t, "a look of both", func() bool {
+			return first.Publisher.Status().At.After(begun) && second.Publisher.Status().At.After(begun)
+		})
+		if got := first.overrides(); got != "a=2/1m old=1/1m" || first.Unpublished() != "" {
+			t.Errorf("%s is published, and the first console says %q", got, first.Unpublished())
+		}
+	}
+
+	second.takesOverFrom(publish.Fate{Stay: 1, Gone: 1})
+	second.has("b=3/1m old=1/1m")
+	first.refused()
 }
 
 // changes is how many single changes two consoles make.

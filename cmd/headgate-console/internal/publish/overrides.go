@@ -2,6 +2,7 @@ package publish
 
 import (
 	"context"
+	crand "crypto/rand"
 	"errors"
 	"fmt"
 	"slices"
@@ -51,67 +52,34 @@ func (w *Worker) sweep(ctx context.Context) error {
 // overrides publishes the changes of overrides that are pending: all of them if what is published
 // is not what this database has published. An attempt has no bound in all, as there may be many,
 // and so each step has.
-func (w *Worker) overrides(ctx context.Context, o Owner) error {
-	var after, last int64
-	var reset bool
-	err := w.bounded(ctx, func(ctx context.Context) (err error) {
-		after, last, reset, err = w.continued(ctx, o)
-		return err
-	})
-
-	for again := true; err == nil; {
+func (w *Worker) overrides(ctx context.Context) error {
+	// Another console of the database may publish in between, and Redis lose what it had.
+	label := ""
+	for conflicts := 0; ; {
 		var done bool
-		before := after
-		err = w.bounded(ctx, func(ctx context.Context) (err error) {
-			after, done, err = w.batch(ctx, o, before, last, reset)
+		err := w.bounded(ctx, func(ctx context.Context) (err error) {
+			label, done, err = w.batch(ctx, label)
 			return err
 		})
-		if done {
+
+		lost := errors.Is(err, redissource.ErrOverridesLost)
+		if lost {
+			conflicts++
+		}
+		if done || err != nil && (!lost || conflicts == maxConflicts) {
 			return err
 		}
-
-		// Another console may begin anew, or Redis may lose what it had, in between. If it happens
-		// twice, a pause of a random length lets the other one go first.
-		if reset = errors.Is(err, redissource.ErrOverridesLost) && again; reset {
-			after, again, err = 0, false, nil
-		}
 	}
-	return o.taken(err)
 }
+
+// maxConflicts is how often an attempt finds other overrides than those that it has just seen.
+const maxConflicts = 10
 
 // bounded runs one step.
 func (w *Worker) bounded(ctx context.Context, f func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	return f(ctx)
-}
-
-// continued returns the revision that is published, and the one that was noted last. reset reports
-// that all overrides are to be published instead.
-func (w *Worker) continued(ctx context.Context, o Owner) (after, last int64, reset bool, err error) {
-	// What is noted is read first: it was published before, so Redis has lost it if it has less.
-	if last, err = w.source.LastOverrides(ctx); err != nil {
-		return 0, last, false, err
-	}
-	there, err := w.publisher.PublishedOverrides(ctx)
-	if err != nil {
-		return 0, last, false, err
-	}
-
-	switch {
-	case there.Database == "":
-		reset, err = w.unpublished(ctx)
-		return 0, last, reset, err
-	case there.Database != o.Database || there.Revision < last:
-		return 0, last, true, nil
-	case there.Revision > last:
-		// Another console is about to note it, or a backup was restored since.
-		known, err := w.source.KnowsOverrides(ctx, there.Revision)
-		if err != nil || !known {
-			return 0, last, true, err
-		}
-	}
-	return there.Revision, last, false, nil
 }
 
 // unpublished reports whether the database has overrides to publish where no database has published
@@ -128,27 +96,52 @@ func (w *Worker) unpublished(ctx context.Context) (bool, error) {
 	return true, err
 }
 
-// batch publishes the changes after a revision, as many as go at once, and returns the revision
-// that is published then. done reports that there are no more.
-func (w *Worker) batch(
-	ctx context.Context, o Owner, after, last int64, reset bool,
-) (revision int64, done bool, err error) {
-	changes, revision, more, err := w.source.ChangedOverrides(ctx, after, redissource.MaxOverrideChanges)
+// batch publishes the changes after what is published, as many as go at once, and returns their
+// label. done reports that there are no more. before is the label of the last batch, or "".
+func (w *Worker) batch(ctx context.Context, before string) (label string, done bool, err error) {
+	// The database has each label before Redis, so it is read after that.
+	is, err := w.look(ctx)
 	if err != nil {
-		return after, false, err
+		return "", false, err
+	}
+	o, err := w.source.Owner(ctx)
+	if err != nil {
+		return "", false, err
+	}
+	if o.lacksOverrides(is) {
+		return "", false, &ForeignError{Published: is.Published, Overrides: true, Copy: o.is(is.overrides.Origin.Database)}
 	}
 
+	after, reset := is.overrides.Origin.Revision, false
+	switch from := is.overrides.Origin; {
+	case from.Database == "":
+		reset, err = w.unpublished(ctx)
+	case from.Database != o.Database, from.Revision < o.Overrides && is.overrides.Version != before:
+		after, reset = 0, true
+	}
+	if err != nil {
+		return "", false, err
+	}
+
+	changes, revision, more, err := w.source.ChangedOverrides(ctx, after, redissource.MaxOverrideChanges)
+	if err != nil {
+		return "", false, err
+	}
 	if revision > after || reset {
+		label = strconv.FormatInt(revision, 10) + "." + crand.Text()
+		if err := w.source.IntendOverrides(ctx, label); err != nil {
+			return "", false, err
+		}
 		err = w.publisher.PublishOverrides(ctx, redissource.OverrideBatch{
 			Changes: changes, From: redissource.Origin{Database: o.Database, Revision: revision},
-			After: after, Reset: reset, More: more,
+			Expected: is.overrides.Version, Label: label, Reset: reset, More: more,
 		})
 	}
 	if err != nil || more {
-		return revision, false, err
+		return label, false, o.taken(err)
 	}
-	if revision != last {
+	if revision != o.Overrides {
 		err = w.source.OverridesPublished(ctx, revision)
 	}
-	return revision, true, err
+	return label, true, err
 }

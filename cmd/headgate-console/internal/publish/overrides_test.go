@@ -22,6 +22,9 @@ type keys struct {
 	last int64 // that was noted
 	now  int64
 
+	overrideLabels []string
+	texts          error // that OverrideTexts returns
+
 	sweeps []time.Time // when SweepOverrides was called
 	sweep  error       // that it returns
 }
@@ -40,21 +43,23 @@ func (k *keys) setSweep(err error) {
 	k.sweep = err
 }
 
-func (k *keys) LastOverrides(context.Context) (int64, error) {
+func (k *keys) IntendOverrides(_ context.Context, label string) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.last, nil
+	k.overrideLabels = append(k.overrideLabels, label)
+	return nil
 }
 
-func (k *keys) KnowsOverrides(_ context.Context, revision int64) (bool, error) {
+func (k *keys) OverrideTexts(_ context.Context, policy string, keys []string) (map[string]string, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	for _, r := range k.rows {
-		if r == revision {
-			return true, nil
+	texts := map[string]string{}
+	for row := range k.rows {
+		if key, text, _ := strings.Cut(row, "="); policy == "api" && text != "" && slices.Contains(keys, key) {
+			texts[key] = text
 		}
 	}
-	return revision <= k.last, nil
+	return texts, k.texts
 }
 
 func (k *keys) ChangedOverrides(
@@ -106,34 +111,49 @@ func (k *keys) put(key, text string) {
 
 // table is what is published of the overrides, as a *redissource.Source keeps it.
 type table struct {
-	from    redissource.Origin
+	lock    sync.Mutex // workers use it at once
+	is      redissource.Published
 	texts   map[string]string
 	resets  int
 	batches []int // the number of changes of each
 	filling bool
 }
 
-func (t *table) PublishedOverrides(context.Context) (redissource.Origin, error) { return t.from, nil }
+func (t *table) PublishedOverrides(context.Context) (redissource.Published, error) {
+	t.lock.Lock()
+	defer t.lock.Unlock()
+	return t.is, nil
+}
 
 func (t *table) OverrideChanges(context.Context, string) (c policy.OverrideChanges, err error) {
+	t.lock.Lock()
+	defer t.lock.Unlock()
+	if t.filling {
+		return c, nil
+	}
+	c.Version = "E.1"
 	if len(t.texts) > 0 {
 		c.Stale = []string{"api"}
 	}
 	return c, nil
 }
 
-func (t *table) ReadOverrides(context.Context, string, func([]policy.OverrideChange)) error {
-	return nil
+func (t *table) ReadOverrides(ctx context.Context, _ string, add func([]policy.OverrideChange)) error {
+	t.lock.Lock()
+	defer t.lock.Unlock()
+	for key, text := range t.texts {
+		change := policy.OverrideChange{Policy: "api", Key: key, Text: text}
+		add([]policy.OverrideChange{change, change})
+	}
+	return ctx.Err()
 }
 
 func (t *table) PublishOverrides(_ context.Context, b redissource.OverrideBatch) error {
-	if !b.Reset {
-		if t.from.Database != b.From.Database || t.from.Revision < b.After {
-			return fmt.Errorf("refused: %w", redissource.ErrOverridesLost)
-		}
-		if b.From.Revision <= t.from.Revision {
-			return nil
-		}
+	t.lock.Lock()
+	defer t.lock.Unlock()
+	from := t.is.Origin.Database
+	if b.Label == "" || b.Expected != t.is.Version || !b.Reset && from != b.From.Database {
+		return fmt.Errorf("refused: %w", redissource.ErrOverridesLost)
 	}
 	if b.Reset {
 		t.texts, t.resets = map[string]string{}, t.resets+1
@@ -143,8 +163,16 @@ func (t *table) PublishOverrides(_ context.Context, b redissource.OverrideBatch)
 			delete(t.texts, c.Key)
 		}
 	}
-	t.from, t.filling, t.batches = b.From, b.More, append(t.batches, len(b.Changes))
+	t.is = redissource.Published{Version: b.Label, Origin: b.From}
+	t.filling, t.batches = b.More, append(t.batches, len(b.Changes))
 	return nil
+}
+
+// all returns the texts as a text.
+func (t *table) all() string {
+	t.lock.Lock()
+	defer t.lock.Unlock()
+	return fmt.Sprint(t.texts)
 }
 
 // settle wakes a worker and waits until it has done what it can.
@@ -165,7 +193,7 @@ func TestWorkerPublishesChangesOfOverrides(t *testing.T) {
 			settle(w)
 			if p.resets != resets || !slices.Equal(p.batches, batches) || fmt.Sprint(p.texts) != fmt.Sprint(texts) ||
 				p.filling || d.last != d.now {
-				t.Errorf("%s: %+v of %+v, %v", what, p.table, d.rows, w.Status().Err)
+				t.Errorf("%s: %+v %s of %+v, %v", what, p.is, p.all(), d.rows, w.Status().Err)
 			}
 			p.batches = nil
 		}
@@ -180,21 +208,21 @@ func TestWorkerPublishesChangesOfOverrides(t *testing.T) {
 		want("a removal", 1, []int{1}, map[string]string{"a": "2/1s"})
 		want("nothing", 1, nil, map[string]string{"a": "2/1s"})
 
-		// Redis is empty, has lost its last changes, or has those of another database.
-		p.table = table{resets: 1}
+		// Redis is empty, or has lost its last changes, of which the label may be forgotten.
+		p.is, p.texts = redissource.Published{}, nil
 		want("empty", 2, []int{2}, map[string]string{"a": "2/1s"})
-		p.from.Revision, p.texts = 1, map[string]string{"a": "1/1s"}
+		p.is.Origin.Revision, p.texts = 1, map[string]string{"a": "1/1s"}
 		want("behind", 3, []int{2}, map[string]string{"a": "2/1s"})
-		p.from.Database, p.texts["x"] = "theirs", "9/1s"
-		want("another's", 4, []int{2}, map[string]string{"a": "2/1s"})
+		p.is.Origin.Revision, p.is.Version, p.texts = 1, "1.old", map[string]string{"a": "1/1s"}
+		want("far behind", 4, []int{2}, map[string]string{"a": "2/1s"})
 
-		// A restored backup knows nothing of what was published since.
-		p.from.Revision, p.texts["x"] = d.now+5, "9/1s"
-		want("ahead", 5, []int{2}, map[string]string{"a": "2/1s"})
+		// An older console wrote no label.
+		p.is.Version = ""
+		want("no label", 4, nil, map[string]string{"a": "2/1s"})
 
 		// It ends between publishing and noting it.
 		d.last--
-		want("noted", 5, nil, map[string]string{"a": "2/1s"})
+		want("noted", 4, nil, map[string]string{"a": "2/1s"})
 	})
 }
 
@@ -210,6 +238,13 @@ func TestWorkerPublishesManyOverridesInBatches(t *testing.T) {
 		settle(w)
 		if !slices.Equal(p.batches, []int{1000, 1000, 1}) || p.resets != 1 || p.filling || len(p.texts) != 2001 {
 			t.Errorf("batches of %v, %d resets, filling %v, %d texts", p.batches, p.resets, p.filling, len(p.texts))
+		}
+
+		// The first batch is of an earlier revision than what was noted.
+		p.is, p.texts, p.batches = redissource.Published{}, nil, nil
+		settle(w)
+		if !slices.Equal(p.batches, []int{1000, 1000, 1}) || p.resets != 2 || w.Status().Err != nil {
+			t.Errorf("Redis is empty: batches of %v, %d resets, %v", p.batches, p.resets, w.Status().Err)
 		}
 	})
 }

@@ -7,8 +7,8 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"reflect"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/headgate/headgate/policy"
@@ -19,11 +19,13 @@ import (
 // published set is gone. The owner looks every few seconds.
 const emptyFor = time.Minute
 
-// ForeignError means that the published policies are not those of this database. They stay.
+// ForeignError means that the published policies, or the overrides beside them, are not those of
+// this database. They stay, and so does the rest.
 type ForeignError struct {
-	Published redissource.Published
-	Copy      bool // a copy of this database has published them
-	Before    bool // they are of this database, which was refused before
+	Published redissource.Published // the policies
+	Overrides bool                  // it is about the overrides
+	Copy      bool                  // a copy of this database has published them
+	Before    bool                  // they are of this database, which was refused before
 }
 
 // Error says whose policies are published, without the id, which any program may have written.
@@ -32,6 +34,10 @@ func (e *ForeignError) Error() string { return "they are not published: " + e.Re
 // Reason says whose policies are published, for people.
 func (e *ForeignError) Reason() string {
 	switch {
+	case e.Overrides && e.Copy:
+		return "Redis has newer overrides or bans, which a copy of this database has published"
+	case e.Overrides:
+		return "Redis has the overrides and bans of another database"
 	case e.Published.Version == "":
 		return "Redis is empty, and held the policies of another database before"
 	case e.Before:
@@ -62,6 +68,11 @@ type Owner struct {
 	// has them too, but none that came after it was made.
 	Labels []string
 
+	// OverrideLabels are the same of the overrides, and Overrides the revision of them that was
+	// noted as published last, 0 for none.
+	OverrideLabels []string
+	Overrides      int64
+
 	// Replaces is the [Digest] of the published version that an administrator has decided to
 	// replace, whosever it is, or "".
 	Replaces string
@@ -83,46 +94,90 @@ func Digest(version string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// foreign returns an error if the published set is not that of this database. known is the label
-// under which the database has published last. A set of the own id is that of a copy unless its
-// label is known: the revisions of both count on from the same one.
-func (w *Worker) foreign(ctx context.Context, there redissource.Published, o Owner, known string) error {
-	if there.Version == "" {
-		return w.missing(there, o)
-	}
-	w.emptySince = time.Time{}
+// there is what is published: the policies, and the overrides beside them.
+type there struct {
+	redissource.Published
+	overrides redissource.Published
+}
 
-	own := there.Version == known || slices.Contains(o.Labels, there.Version)
+// look reads what is published.
+func (w *Worker) look(ctx context.Context) (is there, err error) {
+	if is.Published, err = w.publisher.Published(ctx); err != nil {
+		return is, err
+	}
+	is.overrides, err = w.publisher.PublishedOverrides(ctx)
+	return is, err
+}
+
+// version returns that of all that is published, over which an administrator decides.
+func (t there) version() string { return strings.TrimSpace(t.Version + " " + t.overrides.Version) }
+
+// foreign returns an error if what is published is not that of this database. known is the label
+// under which the database has published its policies last. A set of the own id is that of a copy
+// unless its label is known: the revisions of both count on from the same one.
+func (w *Worker) foreign(ctx context.Context, is there, o Owner, known string) error {
+	if is.Version == "" {
+		if err := w.missing(is.Published, o); err != nil {
+			return err
+		}
+	} else {
+		w.emptySince = time.Time{}
+	}
+
+	own := is.Version == known || slices.Contains(o.Labels, is.Version)
+	mine, theirs := o.is(is.Origin.Database), is.Origin.Database != ""
 	switch {
-	case Digest(there.Version) == o.Replaces, o.is(there.Origin.Database) && own && !o.Refused:
+	case is.version() == "", Digest(is.version()) == o.Replaces:
 		return nil
-	case o.is(there.Origin.Database):
-		return &ForeignError{Published: there, Copy: !own, Before: own}
-	case there.Origin.Database != "":
-		return &ForeignError{Published: there}
-	case there.Version == known: // this database has published it, by a console that wrote no origin
+	case theirs && !(mine && own):
+		return &ForeignError{Published: is.Published, Copy: mine}
+	case o.lacksOverrides(is):
+		return &ForeignError{Published: is.Published, Overrides: true, Copy: o.is(is.overrides.Origin.Database)}
+	case mine && o.Refused:
+		return &ForeignError{Published: is.Published, Before: true}
+	case mine, is.Version == known, is.Version == "": // a console that wrote no origin has published known
 		return nil
 	}
 
 	// Nothing is lost with a set whose policies are all here.
-	t, err := w.takeover(ctx, there)
+	t, err := w.lostPolicies(ctx, is)
 	if err == nil && t.Keeps() {
 		return nil
 	}
-	return cmp.Or(err, error(&ForeignError{Published: there}))
+	return cmp.Or(err, error(&ForeignError{Published: is.Published}))
+}
+
+// lacksOverrides reports whether the published overrides are those of another database, or of a
+// copy.
+func (o Owner) lacksOverrides(is there) bool {
+	from := is.overrides.Origin
+	switch {
+	case from.Database == "":
+		return false // those of a program, if any
+	case is.Origin.Database == o.Database && from.Database != o.Database:
+		return false // the database has a new id: it has taken over, and has published its policies
+	case !o.is(from.Database):
+		return true
+	}
+
+	// Redis has lost what came after an earlier revision than the last one that was noted. An
+	// older console wrote no label.
+	own := is.overrides.Version == "" || slices.Contains(o.OverrideLabels, is.overrides.Version)
+	return !own && from.Revision >= o.Overrides
 }
 
 // refused stores that the database was refused, if err says so, and returns err. The database may
 // know more by now than o, such as that an administrator has taken over.
-func (w *Worker) refused(ctx context.Context, o Owner, err error) error {
+func (w *Worker) refused(ctx context.Context, is there, o Owner, err error) error {
 	var foreign *ForeignError
 	if !errors.As(err, &foreign) || o.Refused {
 		return err
 	}
-	return errors.Join(err, w.source.Refused(ctx, foreign.Published.Version))
+	is.Published = foreign.Published
+	return errors.Join(err, w.source.Refused(ctx, is.version()))
 }
 
-// missing returns an error if a database that was refused finds that nothing is published any
+// missing returns an error if a database that was refused finds that no policies are published any
 // more, until the owner has had time to publish again.
 func (w *Worker) missing(there redissource.Published, o Owner) error {
 	if !o.Refused {
@@ -137,89 +192,12 @@ func (w *Worker) missing(there redissource.Published, o Owner) error {
 	return nil
 }
 
-// Takeover is what becomes of the published policies if those of the database replace them.
-type Takeover struct {
-	Version string   // that is published
-	Gone    []string // the policies that the database lacks, by name
-	Changed []string // those that it has otherwise
-	Unknown bool     // the published policies cannot be read
-}
-
-// Keeps reports whether nothing that is published is lost.
-func (t Takeover) Keeps() bool { return len(t.Gone)+len(t.Changed) == 0 && !t.Unknown }
-
-// Takeover compares the published set with that of the database.
-func (w *Worker) Takeover(ctx context.Context) (Takeover, error) {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	there, err := w.publisher.Published(ctx)
-	if err != nil {
-		return Takeover{}, err
-	}
-	return w.takeover(ctx, there)
-}
-
-func (w *Worker) takeover(ctx context.Context, there redissource.Published) (Takeover, error) {
-	t := Takeover{Version: there.Version}
-	if there.Version == "" {
-		return t, nil
-	}
-
-	// What is read has a version of its own, as it may have been replaced meanwhile.
-	snapshot, err := w.publisher.Load(ctx, "")
-	var bad *policy.RevisionError
-	switch {
-	case errors.As(err, &bad):
-		t.Version, t.Unknown = bad.Version, true
-		return t, nil
-	case err != nil:
-		return t, err
-	}
-
-	mine, _, err := w.source.Snapshot(ctx)
-	if err != nil {
-		return t, err
-	}
-	t.Version = snapshot.Version
-	t.Gone, t.Changed = lost(snapshot.Policies, mine)
-	return t, nil
-}
-
-// lost returns the names of policies that are not in mine, and of those that are otherwise there.
-func lost(published, mine policy.Set) (gone, changed []string) {
-	own := make(map[string]policy.Written, len(mine))
-	for i := range mine {
-		own[mine[i].Name] = content(&mine[i])
-	}
-
-	for i := range published {
-		p := content(&published[i])
-		switch is, ok := own[p.Name]; {
-		case !ok:
-			gone = append(gone, p.Name)
-		case !reflect.DeepEqual(is, p):
-			changed = append(changed, p.Name)
-		}
-	}
-	slices.Sort(gone)
-	slices.Sort(changed)
-	return gone, changed
-}
-
-// content returns a policy without what only its database can say of it.
-func content(p *policy.Policy) policy.Written {
-	is := policy.WrittenOf(p)
-	is.Version, is.CreatedBy, is.CreatedAt, is.UpdatedBy, is.UpdatedAt = 0, "", "", "", ""
-	is.Apps = slices.Sorted(slices.Values(is.Apps))
-	return is
-}
-
 // replace publishes the set over what is there, and turns a refusal into a ForeignError. The label
 // is stored before, so that the database knows its set though this ends in between.
 func (w *Worker) replace(
-	ctx context.Context, set policy.Set, version int64, there redissource.Published, o Owner,
+	ctx context.Context, set policy.Set, version int64, is there, o Owner,
 ) (label string, err error) {
-	next, err := w.publisher.Next(set, there.Version)
+	next, err := w.publisher.Next(set, is.Version)
 	if err == nil && next != "" {
 		err = w.source.Intend(ctx, next)
 	}
@@ -228,12 +206,12 @@ func (w *Worker) replace(
 	}
 
 	instead := ""
-	if Digest(there.Version) == o.Replaces || there.Origin.Database == o.Former {
-		instead = there.Origin.Database
+	if Digest(is.version()) == o.Replaces || is.Origin.Database == o.Former {
+		instead = is.Origin.Database
 	}
 
 	from := redissource.Origin{Database: o.Database, Revision: version}
-	label, err = w.publisher.PublishFrom(ctx, set, there.Version, from, instead)
+	label, err = w.publisher.PublishFrom(ctx, set, is.Version, from, instead)
 
 	if err != nil {
 		return "", fmt.Errorf("version %d: %w", version, o.taken(err))

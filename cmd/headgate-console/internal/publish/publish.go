@@ -36,9 +36,9 @@ type Publisher interface {
 	// Next returns the label that PublishFrom will give the set, or "" if that is not known.
 	Next(set policy.Set, expected string) (label string, err error)
 
-	// PublishedOverrides returns the database that has published the overrides and its revision, or
-	// the zero Origin.
-	PublishedOverrides(ctx context.Context) (redissource.Origin, error)
+	// PublishedOverrides returns the same of the overrides. They have no origin if a program
+	// without a database has published them, or if there are none.
+	PublishedOverrides(ctx context.Context) (redissource.Published, error)
 
 	// PublishOverrides publishes changes, or returns an error that says whose overrides are there,
 	// or that they are not those which the batch continues.
@@ -55,12 +55,14 @@ type Source interface {
 	// Owner returns what the database knows of its right to publish.
 	Owner(ctx context.Context) (Owner, error)
 
-	// Intend stores the label under which a set is about to be published, for the Labels of Owner.
+	// Intend stores the label under which a set is about to be published, for the Labels of Owner,
+	// and IntendOverrides that of overrides.
 	Intend(ctx context.Context, label string) error
+	IntendOverrides(ctx context.Context, label string) error
 
-	// Refused stores that what is published under a label was not replaced, so that Owner says it
-	// from then on, unless an administrator has decided meanwhile to replace it.
-	Refused(ctx context.Context, label string) error
+	// Refused stores that a published version was not replaced, so that Owner says it from then
+	// on, unless an administrator has decided meanwhile to replace it.
+	Refused(ctx context.Context, version string) error
 
 	// Snapshot returns the set and its version.
 	Snapshot(ctx context.Context) (policy.Set, int64, error)
@@ -68,12 +70,8 @@ type Source interface {
 	// Published stores the version and label that were published. A refusal is over then.
 	Published(ctx context.Context, version int64, label string) error
 
-	// LastOverrides returns the revision that was published last, 0 for none.
-	LastOverrides(ctx context.Context) (int64, error)
-
-	// KnowsOverrides reports whether the database has published a revision. It may report false for
-	// one that it has published.
-	KnowsOverrides(ctx context.Context, revision int64) (bool, error)
+	// OverrideTexts returns the texts of the overrides that a policy has of some keys, by key.
+	OverrideTexts(ctx context.Context, policy string, keys []string) (map[string]string, error)
 
 	// ChangedOverrides returns at most limit changes after a revision in their order, and the
 	// revision of the last one. Unless there are more, that is the revision of the database.
@@ -161,60 +159,61 @@ func (w *Worker) run(ctx context.Context) (time.Duration, error) {
 // attempt publishes pending changes: those of overrides after the policies, whose owner alone
 // publishes them.
 func (w *Worker) attempt(ctx context.Context) (published int64, err error) {
-	published, owner, err := w.policies(ctx)
+	published, err = w.policies(ctx)
 	if err != nil {
 		return published, err
 	}
 	if err := w.sweep(ctx); err != nil {
 		return published, err
 	}
-	return published, w.overrides(ctx, owner)
+	return published, w.overrides(ctx)
 }
 
 // policies publishes the set of policies if it has changed. It reads the published label before the
 // database: if another worker publishes a newer set in between, the label differs
 // and this older set does not replace it.
-func (w *Worker) policies(ctx context.Context) (published int64, owner Owner, err error) {
+func (w *Worker) policies(ctx context.Context) (published int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 
 	// Only the label that was read first may be replaced.
-	there, err := w.publisher.Published(ctx)
+	is, err := w.look(ctx)
 	if err != nil {
-		return 0, owner, err
+		return 0, err
 	}
 
 	version, published, known, err := w.source.Pending(ctx)
 	if err != nil {
-		return 0, owner, err
+		return 0, err
 	}
-	if owner, err = w.source.Owner(ctx); err != nil {
-		return published, owner, err
+	owner, err := w.source.Owner(ctx)
+	if err != nil {
+		return published, err
 	}
 
 	// A database that is refused has this known at once, and not only when it has something to
 	// publish.
-	if err := w.foreign(ctx, there, owner, known); err != nil {
-		return published, owner, w.refused(ctx, owner, err)
+	if err := w.foreign(ctx, is, owner, known); err != nil {
+		return published, w.refused(ctx, is, owner, err)
 	}
 
 	// The version alone does not show that a set was published again by others, or lost with Redis:
 	// then the label differs.
-	if version == 0 || published == version && known == there.Version {
-		return published, owner, nil
+	if version == 0 || published == version && known == is.Version {
+		return published, nil
 	}
 
 	// The set may be newer by now than the version that was pending. What is written down is the
 	// version of the set itself.
 	set, version, err := w.source.Snapshot(ctx)
 	if err != nil {
-		return published, owner, err
+		return published, err
 	}
-	if known, err = w.replace(ctx, set, version, there, owner); err != nil {
-		return published, owner, w.refused(ctx, owner, err)
+	if known, err = w.replace(ctx, set, version, is, owner); err != nil {
+		return published, w.refused(ctx, is, owner, err)
 	}
 
-	return version, owner, w.source.Published(ctx, version, known)
+	return version, w.source.Published(ctx, version, known)
 }
 
 // setStatus stores the result of an attempt, and logs a change between success and

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -56,7 +57,8 @@ func (d *database) Owner(context.Context) (Owner, error) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	o := Owner{Database: cmp.Or(d.id, "mine"), Former: d.former, Labels: slices.Clone(d.labels), Refused: d.refused}
+	o := Owner{Database: cmp.Or(d.id, "mine"), Former: d.former, Labels: slices.Clone(d.labels), Refused: d.refused,
+		OverrideLabels: slices.Clone(d.overrideLabels), Overrides: d.last}
 	if d.replaces != "" {
 		o.Replaces = Digest(d.replaces)
 	}
@@ -113,6 +115,14 @@ func (d *database) Published(_ context.Context, version int64, label string) err
 		d.published, d.label = version, label
 	}
 	return nil
+}
+
+// copied returns a copy of the database, with its id.
+func (d *database) copied() *database {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return &database{version: d.version, published: d.published, label: d.label, labels: slices.Clone(d.labels),
+		keys: keys{rows: maps.Clone(d.rows), last: d.last, now: d.now, overrideLabels: slices.Clone(d.overrideLabels)}}
 }
 
 var errAway = errors.New("away")

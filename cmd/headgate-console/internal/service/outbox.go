@@ -26,10 +26,11 @@ func (s *Service) Outbox() Outbox { return Outbox{s} }
 
 // The settings of the outbox. Each is missing until it is first written.
 const (
-	publishedName = "published"    // the label of the set that was published last
-	labelsName    = "publications" // the Labels of publish.Owner, as a JSON list, the oldest first
-	takeoverName  = "takeover"     // the digest of the published version that may be replaced
-	refusedName   = "refused"      // the digest of the one that was not replaced, or ""
+	publishedName = "published"             // the label of the set that was published last
+	labelsName    = "publications"          // the Labels of publish.Owner, as a JSON list, the oldest first
+	overridesName = "override_publications" // the OverrideLabels, in the same way
+	takeoverName  = "takeover"              // the digest of the published version that may be replaced
+	refusedName   = "refused"               // the digest of the one that was not replaced, or ""
 )
 
 // maxLabels is how many labels the database knows. Consoles that publish at the same time, and a
@@ -57,7 +58,14 @@ func (o Outbox) Owner(ctx context.Context) (owner publish.Owner, err error) {
 		}
 
 		owner.Refused = refused != ""
-		owner.Labels, err = labelsOf(t)
+		if owner.Labels, err = labelsOf(t, labelsName); err != nil {
+			return err
+		}
+		if owner.OverrideLabels, err = labelsOf(t, overridesName); err != nil {
+			return err
+		}
+		c, err := t.Counter(store.CounterOverridesPublished)
+		owner.Overrides = c.Value
 		return err
 	})
 	return owner, err
@@ -66,7 +74,14 @@ func (o Outbox) Owner(ctx context.Context) (owner publish.Owner, err error) {
 // Intend stores the label under which a set is about to be published.
 func (o Outbox) Intend(ctx context.Context, label string) error {
 	// Two consoles write one after the other, so that neither loses the label of the other.
-	return o.locked(ctx, store.CounterPublished, func(t *store.Tx) error { return addLabel(t, label) })
+	return o.locked(ctx, store.CounterPublished, func(t *store.Tx) error { return addLabel(t, labelsName, label) })
+}
+
+// IntendOverrides stores the label under which overrides are about to be published.
+func (o Outbox) IntendOverrides(ctx context.Context, label string) error {
+	return o.locked(ctx, store.CounterOverridesPublished, func(t *store.Tx) error {
+		return addLabel(t, overridesName, label)
+	})
 }
 
 // locked runs f in a transaction, alone among those with the same counter.
@@ -79,16 +94,16 @@ func (o Outbox) locked(ctx context.Context, counter string, f func(*store.Tx) er
 	})
 }
 
-// Refused stores that what is published under a label was not replaced, unless an administrator
-// has decided meanwhile to replace it.
-func (o Outbox) Refused(ctx context.Context, label string) error {
+// Refused stores that a published version was not replaced, unless an administrator has decided
+// meanwhile to replace it.
+func (o Outbox) Refused(ctx context.Context, version string) error {
 	// A take-over raises this counter, and is finished or begins later.
 	return o.locked(ctx, store.CounterPolicies, func(t *store.Tx) error {
 		replaces, err := settingOf(t, takeoverName)
-		if err != nil || replaces == publish.Digest(label) {
+		if err != nil || replaces == publish.Digest(version) {
 			return err
 		}
-		return t.SetSetting(refusedName, publish.Digest(label))
+		return t.SetSetting(refusedName, publish.Digest(version))
 	})
 }
 
@@ -101,21 +116,21 @@ func settingOf(t *store.Tx, name string) (string, error) {
 	return value, err
 }
 
-// labelsOf returns the labels that the database knows.
-func labelsOf(t *store.Tx) (labels []string, err error) {
-	text, err := settingOf(t, labelsName)
+// labelsOf returns the labels of a setting that the database knows.
+func labelsOf(t *store.Tx, name string) (labels []string, err error) {
+	text, err := settingOf(t, name)
 	if err != nil || text == "" {
 		return nil, err
 	}
 	if err := json.Unmarshal([]byte(text), &labels); err != nil {
-		return nil, fmt.Errorf("the setting %s: %w", labelsName, err)
+		return nil, fmt.Errorf("the setting %s: %w", name, err)
 	}
 	return labels, nil
 }
 
-// addLabel makes a label the newest one that the database knows.
-func addLabel(t *store.Tx, label string) error {
-	labels, err := labelsOf(t)
+// addLabel makes a label the newest one of a setting.
+func addLabel(t *store.Tx, name, label string) error {
+	labels, err := labelsOf(t, name)
 	if err != nil {
 		return err
 	}
@@ -126,7 +141,7 @@ func addLabel(t *store.Tx, label string) error {
 	if err != nil {
 		return err
 	}
-	return t.SetSetting(labelsName, string(text))
+	return t.SetSetting(name, string(text))
 }
 
 // Pending returns the version of the set, the version that was published last,
@@ -168,7 +183,7 @@ func (o Outbox) Published(ctx context.Context, version int64, label string) erro
 		if err := t.SetSetting(refusedName, ""); err != nil {
 			return err
 		}
-		if err := addLabel(t, label); err != nil {
+		if err := addLabel(t, labelsName, label); err != nil {
 			return err
 		}
 
@@ -222,7 +237,7 @@ func publishingOf(t *store.Tx) (v Publishing, err error) {
 	return v, err
 }
 
-// TakeOver has the policies of this database published over those that are published under a
+// TakeOver has the policies and overrides of this database published over those of a published
 // version, whosever they are, and over no others. what says what is lost, for the audit log. The
 // database gets a new id, so that a copy of it is told from it from then on. It requires an
 // administrator.

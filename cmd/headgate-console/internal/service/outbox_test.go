@@ -45,8 +45,10 @@ func TestARefusalLasts(t *testing.T) {
 		if !w.owner().Refused {
 			t.Error("the decision about one version is one about another")
 		}
+		w.must(w.Outbox().IntendOverrides(t.Context(), "7.o"))
 		w.must(w.Outbox().Published(t.Context(), 2, "12.z"))
-		if o := w.owner(); o.Refused || !slices.Equal(o.Labels, []string{"10.y", "12.z"}) {
+		if o := w.owner(); o.Refused || !slices.Equal(o.Labels, []string{"10.y", "12.z"}) ||
+			!slices.Equal(o.OverrideLabels, []string{"7.o"}) {
 			t.Errorf("after a publication: %+v", o)
 		}
 	})

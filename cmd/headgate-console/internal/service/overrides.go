@@ -415,12 +415,14 @@ func (o Outbox) update(ctx context.Context, f func(*action) error) error {
 	})
 }
 
-// LastOverrides returns the revision of the overrides that was published last.
-func (o Outbox) LastOverrides(ctx context.Context) (int64, error) {
-	return view(ctx, o.s, func(t *store.Tx) (int64, error) {
-		c, err := t.Counter(store.CounterOverridesPublished)
-		return c.Value, err
-	})
+// OverrideTexts returns the texts of the overrides that a policy has of some keys, by key.
+func (o Outbox) OverrideTexts(ctx context.Context, policy string, keys []string) (map[string]string, error) {
+	rows, err := view(ctx, o.s, func(t *store.Tx) ([]store.Override, error) { return t.OverridesOf(policy, keys) })
+	texts := make(map[string]string, len(rows))
+	for _, row := range rows {
+		texts[row.Key] = row.Text
+	}
+	return texts, err
 }
 
 // overridesPending reports whether changes of overrides are not published yet.
@@ -431,18 +433,6 @@ func overridesPending(t *store.Tx) (bool, error) {
 	}
 	published, err := t.Counter(store.CounterOverridesPublished)
 	return published.Value < now.Value, err
-}
-
-// KnowsOverrides reports whether the database has published a revision of the overrides: another
-// console has noted it by now, or is about to and the override was not changed again.
-func (o Outbox) KnowsOverrides(ctx context.Context, revision int64) (bool, error) {
-	return view(ctx, o.s, func(t *store.Tx) (bool, error) {
-		c, err := t.Counter(store.CounterOverridesPublished)
-		if err != nil || c.Value >= revision {
-			return err == nil, err
-		}
-		return t.IsRevision(revision)
-	})
 }
 
 // ChangedOverrides returns at most limit changes of overrides after a revision, and the revision of

@@ -3,6 +3,7 @@ package service
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -212,10 +213,9 @@ func TestOutboxOfOverrides(t *testing.T) {
 		if err != nil || len(changes) != 1 || changes[0].Key != "b" || revision != second || !more {
 			t.Errorf("one of two: %v at %d, %v %v", changes, revision, more, err)
 		}
-		for revision, want := range map[int64]bool{second: true, third: true, third + 1: false, second - 1: false} {
-			if known, err := out.KnowsOverrides(ctx, revision); err != nil || known != want {
-				t.Errorf("the revision %d is known: %v, %v", revision, known, err)
-			}
+		texts, err := out.OverrideTexts(ctx, "p", []string{"a", "b", "c"})
+		if err != nil || !maps.Equal(texts, map[string]string{"b": "2/1m"}) {
+			t.Errorf("the texts are %v, %v", texts, err)
 		}
 
 		pending := func(want bool) {
@@ -228,9 +228,7 @@ func TestOutboxOfOverrides(t *testing.T) {
 		w.must(out.OverridesPublished(ctx, third))
 		pending(false)
 		w.must(out.OverridesPublished(ctx, second)) // by a console that is late
-		if last, err := out.LastOverrides(ctx); err != nil || last != third {
-			t.Errorf("published at %d, %v, want %d", last, err, third)
-		}
+		equal(t, "published is", w.owner().Overrides, third)
 		list, revision = w.outgoing(0)
 		wantList(t, "all that are left", list, "p b=2/1m")
 		equal(t, "the revision is", revision, third)

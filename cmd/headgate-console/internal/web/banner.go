@@ -259,10 +259,10 @@ func (r *request) takeover() (publish.Takeover, error) {
 	return r.Takeover(r.req.Context())
 }
 
-// whatIsLost says what becomes of the published policies.
+// whatIsLost says what becomes of what is published.
 func whatIsLost(t publish.Takeover) (texts []string) {
 	if t.Unknown {
-		return []string{"The policies in Redis cannot be read here, and are lost: " +
+		texts = []string{"The policies in Redis cannot be read here, and are lost: " +
 			"a newer console, or another program, may have published them."}
 	}
 	if len(t.Gone) > 0 {
@@ -273,9 +273,39 @@ func whatIsLost(t publish.Takeover) (texts []string) {
 		texts = append(texts, fmt.Sprintf("%s otherwise in this database, and will apply as they are here: %s.",
 			plural(int64(len(t.Changed)), "policy is", "policies are"), firstOf(t.Changed, maxLost)))
 	}
-	if texts == nil {
-		texts = []string{"This database has all policies that are in Redis, as they are there: none is lost."}
+	switch {
+	case t.Keeps():
+		texts = []string{"This database has all policies, overrides and bans that are in Redis, " +
+			"as they are there: none is lost."}
+	case texts == nil:
+		texts = []string{"This database has all policies that are in Redis, as they are there."}
 	}
+	texts = append(texts, overridesLost(t)...)
 	return append(texts, "A console of the other database is refused from then on, and says so. "+
 		"A backup that was restored, and a database that was moved, take over in this way.")
+}
+
+// overridesLost says what becomes of the overrides and bans that are published.
+func overridesLost(t publish.Takeover) (texts []string) {
+	say := func(text string, bans, overrides int) {
+		var list []string
+		if bans > 0 {
+			list = append(list, plural(int64(bans), "ban", "bans"))
+		}
+		if overrides > 0 {
+			list = append(list, plural(int64(overrides), "override", "overrides"))
+		}
+		if list != nil {
+			texts = append(texts, text+": "+strings.Join(list, " and ")+".")
+		}
+	}
+	say("In Redis and not in this database, and will not apply any more", t.Bans.Gone, t.Overrides.Gone)
+	say("Otherwise in this database, and will apply as it has them", t.Bans.Changed, t.Overrides.Changed)
+	say("In this database as in Redis, and stay", t.Bans.Stay, t.Overrides.Stay)
+
+	if t.Uncounted {
+		texts = append(texts, "Redis may have more overrides and bans than are counted here. "+
+			"Those that are not in this database are lost.")
+	}
+	return texts
 }

@@ -137,7 +137,24 @@ func TestTakeOverBoundsWhatIsLost(t *testing.T) {
 	if got := b.get("/takeover").want(http.StatusOK).text; !strings.Contains(got, "cannot be read here, and are lost") {
 		t.Errorf("%s", got)
 	}
-	lost.Unknown = false
+
+	// Overrides and bans are counted, and what is none of a kind is not named.
+	*lost = publish.Takeover{Version: "9.x", Bans: publish.Fate{Gone: 1, Changed: 2, Stay: 1234},
+		Overrides: publish.Fate{Gone: 3, Stay: 1}, Uncounted: true}
+	asked := b.get("/takeover").want(http.StatusOK)
+	for _, want := range []string{
+		"This database has all policies that are in Redis, as they are there. " +
+			"In Redis and not in this database, and will not apply any more: 1 ban and 3 overrides. " +
+			"Otherwise in this database, and will apply as it has them: 2 bans. " +
+			"In this database as in Redis, and stay: 1,234 bans and 1 override.",
+		"Redis may have more overrides and bans than are counted here."} {
+		if got := strings.Join(strings.Fields(words(asked.doc)), " "); !strings.Contains(got, want) {
+			t.Errorf("it does not say %q:\n%s", want, got)
+		}
+	}
+	asked.lacks("none is lost")
+
+	*lost = publish.Takeover{Version: "9.x"}
 	if got := b.get("/takeover").want(http.StatusOK).text; !strings.Contains(got, "none is lost") {
 		t.Errorf("%s", got)
 	}
