@@ -155,6 +155,7 @@ func (c *call) transferOverrides(
 			return err
 		}
 		data = nil
+
 		p, err := do(c.ctx(), c.actor.Saying(in.Comment), i)
 		v = overridesPlan{p, p.Changes(), progress{}}
 		return err
@@ -174,6 +175,7 @@ func overridesOf(data []byte) (service.OverrideSet, error) {
 	if body.Overrides == nil {
 		return nil, mistake("overrides", "it is missing")
 	}
+
 	for _, name := range sortedKeys(body.Overrides) {
 		if body.Overrides[name] == nil {
 			return nil, mistake(clip("overrides."+name), "it is null")

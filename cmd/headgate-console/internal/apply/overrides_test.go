@@ -88,6 +88,8 @@ func TestApplyEndsNoBan(t *testing.T) {
 	ban := func(key string, until time.Time) string {
 		return `{"overrides": {"api": {"` + key + `": {"banned_until": "` + until.Format(time.RFC3339) + `"}}}}`
 	}
+
+	// The console has no ban yet, so the file imposes it.
 	w.raw("overrides.json", ban("192.0.2.1", end))
 	code, _, bad := w.run("apply")
 	if code != same || bad != "" {
@@ -102,6 +104,7 @@ func TestApplyEndsNoBan(t *testing.T) {
 		t.Error(got)
 	}
 
+	// A prefix cannot be banned, and the policy is not written without it.
 	w.write("new.yaml", "name: new, apps: [a], limit: 1/1h, key: user")
 	w.raw("overrides.json", strings.Replace(ban("1*", end), "api", "new", 1))
 	code, _, bad = w.run("apply")

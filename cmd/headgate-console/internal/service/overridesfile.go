@@ -65,23 +65,23 @@ type OverridesExtent struct {
 
 // Add adds the next field of the file, by its path. The error is an InvalidError of the first that
 // is more than a console has.
-func (e *OverridesExtent) Add(path []strictjson.Step) error {
+func (o *OverridesExtent) Add(path []strictjson.Step) error {
 	switch len(path) {
 	case 1:
-		e.policies = 0
-		if e.fields++; e.fields > policy.MaxOverridesBeside {
+		o.policies = 0
+		if o.fields++; o.fields > policy.MaxOverridesBeside {
 			return invalid("", fmt.Sprintf("it has more than %d fields", policy.MaxOverridesBeside))
 		}
 	case 2:
-		e.keys = 0
-		if e.policies++; e.policies > policy.MaxPolicies {
+		o.keys = 0
+		if o.policies++; o.policies > policy.MaxPolicies {
 			return errManyPolicies()
 		}
 	case 3:
-		if e.all++; e.all > maxOverridesInFile {
+		if o.all++; o.all > maxOverridesInFile {
 			return invalid("overrides", fmt.Sprintf("it has more than %d overrides", maxOverridesInFile))
 		}
-		if e.keys++; e.keys > policy.MaxOverridesBeside {
+		if o.keys++; o.keys > policy.MaxOverridesBeside {
 			return invalid("overrides."+textform.Clip(path[1].Name),
 				fmt.Sprintf("it has more than %d overrides", policy.MaxOverridesBeside))
 		}

@@ -181,8 +181,8 @@ func (a *action) overridesVersion() (v overridesVersion, err error) {
 }
 
 // confirms returns ErrMoved unless the plan is the one that was confirmed, if one was.
-func (i *OverridesImport) confirms(plan OverridesPlan) error {
-	if i.Base != "" && i.Base != plan.Digest {
+func (o *OverridesImport) confirms(plan OverridesPlan) error {
+	if o.Base != "" && o.Base != plan.Digest {
 		return ErrMoved
 	}
 	return nil
