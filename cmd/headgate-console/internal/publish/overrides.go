@@ -109,7 +109,7 @@ func (w *Worker) batch(ctx context.Context, before string) (label string, done b
 		return "", false, err
 	}
 	if o.lacksOverrides(is) {
-		return "", false, &ForeignError{Published: is.Published, Overrides: true, Copy: o.is(is.overrides.Origin.Database)}
+		return "", false, o.foreignOverrides(is)
 	}
 
 	after, reset := is.overrides.Origin.Revision, false

@@ -132,7 +132,7 @@ func (w *Worker) foreign(ctx context.Context, is there, o Owner, known string) e
 	case theirs && !(mine && own):
 		return &ForeignError{Published: is.Published, Copy: mine}
 	case o.lacksOverrides(is):
-		return &ForeignError{Published: is.Published, Overrides: true, Copy: o.is(is.overrides.Origin.Database)}
+		return o.foreignOverrides(is)
 	case mine && o.Refused:
 		return &ForeignError{Published: is.Published, Before: true}
 	case mine, is.Version == known, is.Version == "": // a console that wrote no origin has published known
@@ -145,6 +145,11 @@ func (w *Worker) foreign(ctx context.Context, is there, o Owner, known string) e
 		return nil
 	}
 	return cmp.Or(err, error(&ForeignError{Published: is.Published}))
+}
+
+// foreignOverrides returns the error of overrides that are not those of this database.
+func (o Owner) foreignOverrides(is there) error {
+	return &ForeignError{Published: is.Published, Overrides: true, Copy: o.is(is.overrides.Origin.Database)}
 }
 
 // lacksOverrides reports whether the published overrides are those of another database, or of a
