@@ -22,9 +22,11 @@ func takeOverNow(t *testing.T, d *database, w *Worker) {
 		t.Fatal(err)
 	}
 	d.takeOver(lost.Version)
+
+	// The id is renewed, and the version is raised as by every change.
 	d.mu.Lock()
 	d.id, d.former = "new", "mine"
-	d.version++ // as every change of the database
+	d.version++
 	d.mu.Unlock()
 	settle(w)
 }
@@ -43,6 +45,8 @@ func newCopies(t *testing.T, p *place) *twoCopies {
 	c.a.put("old", "1/1s")
 	c.first = start(t, c.a, p)
 	settle(c.first)
+
+	// The copy has nothing to publish yet.
 	c.b = c.a.copied()
 	c.second = Start(c.b, p, slog.New(slog.NewTextHandler(&c.log, nil)))
 	settle(c.second)
@@ -69,6 +73,8 @@ func TestWorkerKeepsTheOverridesOfACopy(t *testing.T) {
 		p := newPlace()
 		c := newCopies(t, p)
 		defer c.close()
+
+		// Each looks again and again.
 		const want = "map[a:2/1s old:1/1s]"
 		for range 3 {
 			settle(c.first)
@@ -125,6 +131,8 @@ func TestWorkersOfTwoCopiesAtOnce(t *testing.T) {
 		settle(first)
 		first.Close()
 		b := a.copied()
+
+		// Both have a change when they start.
 		a.put("a", "2/1s")
 		b.put("b", "3/1s")
 		first, second := start(t, a, p), start(t, b, p)
@@ -154,6 +162,7 @@ func TestWorkerOfABackupKeepsLaterOverrides(t *testing.T) {
 				settle(w)
 				w.Close()
 
+				// A restart changes nothing.
 				if own != "" {
 					backup.put("own", own)
 				}
@@ -181,10 +190,12 @@ func TestWorkerKeepsTheOverridesOfAnotherDatabase(t *testing.T) {
 		w := start(t, d, p)
 		defer w.Close()
 		settle(w)
+
 		e := w.Status().Foreign()
 		if e == nil || !e.Overrides || e.Copy || p.all() != "map[x:9/1s]" || len(p.got()) != 0 {
 			t.Errorf("%+v, %s", w.Status(), p.all())
 		}
+
 		takeOverNow(t, d, w)
 		if w.Status().Err != nil || p.all() != "map[a:1/1s]" {
 			t.Errorf("%+v, %s", w.Status(), p.all())
@@ -208,6 +219,7 @@ func TestTakeoverCountsOverrides(t *testing.T) {
 			"longer": "banned until 2127-12-04T17:00:00Z", "ban lifted": "7/1s", "mine": "1/1s"} {
 			d.put(key, text)
 		}
+
 		w := start(t, d, p)
 		defer w.Close()
 		synctest.Wait()
@@ -220,6 +232,7 @@ func TestTakeoverCountsOverrides(t *testing.T) {
 				t.Errorf("%s: %+v, %v, want %+v", what, got, err, want)
 			}
 		}
+
 		counted := Takeover{Bans: Fate{1, 1, 2}, Overrides: Fate{1, 1, 2}}
 		wants("all", counted)
 		if counted.Keeps() || !(Takeover{Bans: Fate{Stay: 1}}).Keeps() || (Takeover{Uncounted: true}).Keeps() {
