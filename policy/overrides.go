@@ -96,9 +96,9 @@ func (p *Policy) CheckOverriddenKey(key string) error {
 	return nil
 }
 
-// CheckKey returns an error if no request that the policy counts can have the key. It knows nothing
+// CheckKey returns an error if no request that p counts can have the key. It knows nothing
 // of the parts of joined keys. The error does not repeat a key that may be a secret.
-func (p *Policy) CheckKey(key string) error {
+func CheckKey(p *Policy, key string) error {
 	parts, err := parseRecipe(p.Key)
 	switch {
 	case key == "":

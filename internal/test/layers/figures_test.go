@@ -29,7 +29,7 @@ var ceilings = map[string]int{
 	// the console, the bounds of what a tighter limit would have refused, and matches of queries
 	// and claims. Then tables of plans that policies share, the floors of bench (300), replies
 	// that come late (190), and bans of overrides in headgate keys (90).
-	"lines of code": 88_912,
+	"lines of code": 89_525,
 
 	"files of limiter":                                 20,
 	"files of store/redisstore":                        29, // latereply.go reads replies that come late

@@ -69,8 +69,8 @@ func TestBanIsImposed(t *testing.T) {
 	asked := w.asked(nil)
 
 	// The ban may last 24 hours at most.
-	w.ask("owner", "PUT", "/api/policies/banning",
-		login(object{"key": "user", "ban": object{"after": "20/1m", "for": "10m", "max": "24h"}}), "If-None-Match", "*").want(201)
+	ban := object{"after": "20/1m", "for": "10m", "max": "24h"}
+	w.ask("owner", "PUT", "/api/policies/banning", login(object{"key": "user", "ban": ban}), "If-None-Match", "*").want(201)
 	const path = "/api/policies/banning/bans"
 
 	// None of these bans a key.

@@ -34,13 +34,16 @@ const longestBan = maxGrantSpan
 
 // CheckBan returns an error if a key cannot be banned under the policy for the time.
 func CheckBan(p policy.Policy, key string, span time.Duration) error {
-	longest, of, check := p.Ban.Max, ", which the policy bans for at most", p.CheckKey
+	longest, of, err := p.Ban.Max, ", which the policy bans for at most", policy.CheckKey(&p, key)
 	if longest == 0 {
-		longest, of, check = longestBan, "", p.CheckOverriddenKey
+		longest, of, err = longestBan, "", p.CheckOverriddenKey(key)
 	}
-	if err := check(key); err != nil {
+	if err != nil {
 		return invalid("key", err.Error())
 	}
+
+	// The store of a policy that bans by itself has keys alone. Beside a policy a text that ends in
+	// * would stand for many of them.
 	if p.Ban.Max == 0 {
 		if _, isPrefix := policy.OverriddenPrefix(key); isPrefix {
 			return invalid("key", "it is spelled as a prefix, which stands for all keys that begin so")

@@ -142,6 +142,7 @@ func (w *whatIf) readBeside() error {
 		}
 	}
 
+	// A limit may outlast the ban that came before it.
 	for _, o := range w.beside {
 		for _, end := range []time.Time{o.Until, o.BannedUntil} {
 			if !end.After(instant(w.action.now)) {

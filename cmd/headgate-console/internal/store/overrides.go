@@ -48,12 +48,6 @@ func (t *Tx) ChangedOverrides(revision int64, limit int) ([]Override, error) {
 	return overrideRows.all(t, "WHERE revision > ? ORDER BY revision LIMIT ?", revision, limit)
 }
 
-// IsRevision reports whether an override has the revision.
-func (t *Tx) IsRevision(revision int64) (bool, error) {
-	n, err := readOne[int64](t, "SELECT COUNT(*) FROM overrides WHERE revision = ?", revision)
-	return n > 0, err
-}
-
 // EndingOverrides returns at most limit overrides of a policy that have an end, passed or not, and
 // come after the key after, in the order of their bytes.
 func (t *Tx) EndingOverrides(policy, after string, limit int) ([]Override, error) {
