@@ -155,6 +155,10 @@ func TestFrozenRedisIsNamedAsTheReason(t *testing.T) {
 		}
 	}
 
+	// So does a look-up, which changes nothing.
+	b.get("/keys?policy=p&key=192.0.2.7").want(http.StatusServiceUnavailable).
+		has("Redis does not answer").lacks("The database does not answer")
+
 	// The page says what was published last, which the database knows.
 	live := b.get("/").want(http.StatusOK)
 	live.has("Published last, as far as the console knows: <code>41-known</code>").lacks("nothing yet")

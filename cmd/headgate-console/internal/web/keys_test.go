@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -174,6 +175,17 @@ func TestKeysSaysThatShadowRefusesNothing(t *testing.T) {
 	}
 	if strings.Index(got.text, ">of seen<") < strings.Index(got.text, ">of long<") {
 		t.Error("what passed stands before what was refused")
+	}
+}
+
+// A page has times in UTC, marked for the script that shows them by the reader's clock.
+func TestTimesAreMarkedForTheReader(t *testing.T) {
+	w, b := bansWorld(t)
+	w.ban("p", "eve")
+	got := b.get("/keys?view=banned").want(http.StatusOK)
+	marked := regexp.MustCompile(`banned until <time datetime="[^"]+Z" title="[^"]+ UTC" data-moment>`)
+	if !marked.MatchString(got.text) {
+		t.Errorf("%s", got.text)
 	}
 }
 
