@@ -70,7 +70,8 @@ func TestBanIsImposed(t *testing.T) {
 
 	// The ban may last 24 hours at most.
 	ban := object{"after": "20/1m", "for": "10m", "max": "24h"}
-	w.ask("owner", "PUT", "/api/policies/banning", login(object{"key": "user", "ban": ban}), "If-None-Match", "*").want(201)
+	p := login(object{"key": "user", "ban": ban})
+	w.ask("owner", "PUT", "/api/policies/banning", p, "If-None-Match", "*").want(201)
 	const path = "/api/policies/banning/bans"
 
 	// None of these bans a key.

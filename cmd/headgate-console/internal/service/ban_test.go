@@ -143,7 +143,8 @@ func TestCheckBanRefusesWhatBansNothing(t *testing.T) {
 		span  time.Duration
 		fault string // the field, or ""
 	}{
-		{sample("p", "a"), "192.0.2.1", longestBan, ""}, {sample("p", "a"), "192.0.2.1", longestBan + time.Second, "for"},
+		{sample("p", "a"), "192.0.2.1", longestBan, ""},
+		{sample("p", "a"), "192.0.2.1", longestBan + time.Second, "for"},
 		{sample("p", "a"), "192.0.2.*", time.Hour, "key"}, {sample("p", "a"), "2001:db8::1", time.Hour, "key"},
 		{itself, "192.0.2.1", time.Hour, ""}, {itself, "192.0.2.1", time.Hour + time.Second, "for"},
 		{itself, "2001:db8::/64", time.Hour, ""}, {itself, "2001:db8::1", time.Hour, "key"},

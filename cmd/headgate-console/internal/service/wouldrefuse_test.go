@@ -65,6 +65,20 @@ func (w *world) wants(a Actor, p policy.Policy, change func(*policy.Policy), wan
 	}
 }
 
+// listsOneKey leaves the first key alone in the lists of minutes from then on. Any other may have
+// come 30 times in each. It returns the lists of before.
+func (w *world) listsOneKey() (before func(time.Time, int) ([]topkeys.Summary, error)) {
+	before = w.fleet.keys
+	w.fleet.keys = func(from time.Time, n int) ([]topkeys.Summary, error) {
+		list, err := before(from, n)
+		for i := range list {
+			list[i].Keys, list[i].Floor = list[i].Keys[:1], 30
+		}
+		return list, err
+	}
+	return before
+}
+
 func limited(text string) func(*policy.Policy) {
 	return func(p *policy.Policy) { p.Limit = core.MustParseLimit(text) }
 }
@@ -280,14 +294,7 @@ func TestWouldRefuseKnowsOverrides(t *testing.T) {
 		w.wants(w.admin, p, fifty, "It would have refused 13,200"+ofAll)
 
 		// A key of those that are not listed may have any of the limits.
-		keys := w.fleet.keys
-		w.fleet.keys = func(from time.Time, n int) ([]topkeys.Summary, error) {
-			list, err := keys(from, n)
-			for i := range list {
-				list[i].Keys, list[i].Floor = list[i].Keys[:1], 30
-			}
-			return list, err
-		}
+		w.listsOneKey()
 		w.wants(w.admin, p, fifty, "It would have refused 13,200"+ofAll)
 		w.override("p", "someone=20/1m fixed-window aligned")
 		w.wants(w.admin, p, fifty, "It would have refused between 13,200 and 19,200"+ofAll)
@@ -302,26 +309,22 @@ func TestWouldRefuseKnowsBans(t *testing.T) {
 		p := hour(w, first)
 		w.must(w.ImposeBan(t.Context(), w.admin, "p", "heavy", 2*time.Second))
 		w.wants(w.admin, p, limited("50/1m fixed-window aligned"),
-			"It would have refused 18,000 of 24,000 requests of the last hour, at least 1 caller. So far it has refused 12,000.")
+			"It would have refused 18,000 of 24,000 requests of the last hour, at least 1 caller."+
+				" So far it has refused 12,000.")
 		w.wants(w.admin, p, limited("5/1m fixed-window aligned"),
-			"It would have refused 21,000 of 24,000 requests of the last hour, at least 11 callers. So far it has refused 12,000.")
+			"It would have refused 21,000 of 24,000 requests of the last hour, at least 11 callers."+
+				" So far it has refused 12,000.")
 
 		// A key that is not listed may be the one that is banned.
-		keys := w.fleet.keys
-		w.fleet.keys = func(from time.Time, n int) ([]topkeys.Summary, error) {
-			list, err := keys(from, n)
-			for i := range list {
-				list[i].Keys, list[i].Floor = list[i].Keys[:1], 30
-			}
-			return list, err
-		}
+		keys := w.listsOneKey()
 		w.wants(w.admin, p, limited("50/1m fixed-window aligned"), "It would have refused at least 18,000"+
 			" of 24,000 requests of the last hour, at least 1 caller. So far it has refused 12,000.")
 
 		w.clock.pass(3 * time.Second)
 		w.fleet.keys = keys
 		w.wants(w.admin, p, limited("50/1m fixed-window aligned"),
-			"It would have refused 15,000 of 24,000 requests of the last hour, at least 1 caller. So far it has refused 12,000.")
+			"It would have refused 15,000 of 24,000 requests of the last hour, at least 1 caller."+
+				" So far it has refused 12,000.")
 	})
 }
 

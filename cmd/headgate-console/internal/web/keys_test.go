@@ -168,7 +168,8 @@ func TestKeysSaysThatShadowRefusesNothing(t *testing.T) {
 	got := w.as("admin").get("/keys?app=a").want(http.StatusOK)
 	got.legible("keys that shadow counts")
 	for key, want := range map[string]string{"of seen": "seen | 95 counted, and passed (in shadow) | ",
-		"of long": "long | 5 refused | ", "of cheap": "cheap | 9 degraded or refused | ", "of fresh": "fresh | 7 refusedthe policy was changed since | "} {
+		"of long": "long | 5 refused | ", "of cheap": "cheap | 9 degraded or refused | ",
+		"of fresh": "fresh | 7 refusedthe policy was changed since | "} {
 		if row := got.cell(key); !strings.HasPrefix(row, want) {
 			t.Errorf("%s: %q, want %q", key, row, want)
 		}
